@@ -1,0 +1,1 @@
+"""Notification adapters, one module per channel."""

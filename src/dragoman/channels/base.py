@@ -1,0 +1,44 @@
+"""What the engine asks of a channel: what it guarantees, and one send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from dragoman.core.answer import Answer
+
+
+class Guarantee(StrEnum):
+    """What a target does with doubt; the channel declares it, the console shows it."""
+
+    KEY = "key"  # honours our key for a while: same key, same bytes, no second message
+    LOOKUP = "lookup"  # can be asked whether it has the message
+    NEITHER = "neither"  # a doubt stays a doubt until an operator decides
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one recipient is told. Frozen when the delivery row is made, so a retry sends the same."""
+
+    key: str  # derived from (changelist, recipient, version) alone
+    recipient: str  # a URI, mailto:ann@example.org
+    subject: str
+    body: str
+    created_at: datetime
+
+
+class Channel(Protocol):
+    """One way to reach people. Nothing here retries."""
+
+    scheme: str  # of the recipient's URI
+    guarantee: Guarantee
+
+    def render(self, message: Message) -> bytes:
+        """The exact bytes that will be sent, now and on every retry."""
+        ...
+
+    async def send(self, recipient: str, key: str, rendered: bytes, deadline_s: float) -> Answer:
+        """One send. Happened.evidence_id is the id the target gave it."""
+        ...

@@ -1,0 +1,1 @@
+"""Rules without I/O: states, failures, retries, locales, ids, bytes."""

@@ -1,0 +1,51 @@
+"""A question to a model and what came back, in words that no provider owns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dragoman.core.canonical import JSONObject
+from dragoman.core.failure import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question to a model. `custom_id` names the job and nothing about its people."""
+
+    custom_id: str
+    instructions: str
+    input: str
+    schema_name: str
+    schema: JSONObject
+    max_output_tokens: int = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The model finished; `text` is what it said, not yet checked by anybody."""
+
+    text: str
+    usage: Usage
+    model: str
+    provider_request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """No usable text. NOT_EXECUTED means the provider proves that it never ran."""
+
+    failure: Failure
+    usage: Usage = Usage()
+
+
+Reply: TypeAlias = Answered | Unanswered

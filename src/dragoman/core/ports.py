@@ -1,0 +1,40 @@
+"""The two ports through which everything leaves the process: a commit and a network call.
+
+Each crossing has a tag, `submit.create` for instance. Before and after it the process may die,
+and the tests make it die there, at every tag. In production nothing is installed and a crossing
+costs one comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias, TypeVar
+
+Moment: TypeAlias = Literal["before", "after"]
+Hook: TypeAlias = Callable[[str, Moment], None]
+T = TypeVar("T")
+
+_hook: Hook | None = None
+
+
+def install(hook: Hook | None) -> None:
+    """Let a test see every crossing; it may raise, stop or kill the process there."""
+    global _hook  # noqa: PLW0603 - one seam for one process, set by tests alone
+    _hook = hook
+
+
+def at(tag: str, moment: Moment) -> None:
+    """Tell the installed hook, if there is one."""
+    if _hook is not None:
+        _hook(tag, moment)
+
+
+async def cross(tag: str, call: Awaitable[T]) -> T:
+    """Make one network call through its tagged port.
+
+    >>> view = await cross("collect.poll", client.poll(batch_id))  # doctest: +SKIP
+    """
+    at(tag, "before")
+    answer = await call
+    at(tag, "after")
+    return answer
