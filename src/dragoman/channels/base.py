@@ -1,13 +1,14 @@
-"""What the engine asks of a channel: what it guarantees, and one send."""
+"""What the engine asks of a channel: what it guarantees, one send, and perhaps one question."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from dragoman.core.answer import Answer
+from dragoman.core.answer import Answer, Happened
+from dragoman.core.failure import Failure
 
 
 class Guarantee(StrEnum):
@@ -20,7 +21,7 @@ class Guarantee(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one recipient is told. Frozen when the delivery row is made, so a retry sends the same."""
+    """What one recipient is told. Frozen with the delivery row, so a retry sends the same."""
 
     key: str  # derived from (changelist, recipient, version) alone
     recipient: str  # a URI, mailto:ann@example.org
@@ -41,4 +42,29 @@ class Channel(Protocol):
 
     async def send(self, recipient: str, key: str, rendered: bytes, deadline_s: float) -> Answer:
         """One send. Happened.evidence_id is the id the target gave it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The target has no such message now. Proof only once a send can no longer arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class CannotTell:
+    """The target could not be asked, or did not answer clearly. Nothing is sent on this."""
+
+    failure: Failure
+
+
+Finding: TypeAlias = Happened | Absent | CannotTell
+
+
+class Asks(Protocol):
+    """A channel of guarantee LOOKUP, or one of guarantee KEY whose window has closed."""
+
+    settle_s: float  # how long after the deadline the target may still answer Absent wrongly
+
+    async def lookup(self, recipient: str, key: str) -> Finding:
+        """Whether the target has the message of this key; Happened carries its id there."""
         ...

@@ -7,6 +7,7 @@ costs one comparison.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias, TypeVar
 
@@ -38,3 +39,17 @@ async def cross(tag: str, call: Awaitable[T]) -> T:
     answer = await call
     at(tag, "after")
     return answer
+
+
+_monotonic: Callable[[], float] = time.monotonic
+
+
+def monotonic() -> float:
+    """Seconds of this process's own clock: for how long something took, never for when it was."""
+    return _monotonic()
+
+
+def install_clock(clock: Callable[[], float] | None) -> None:
+    """Let a test move the process's clock. The database's clock has a seam of its own: clock()."""
+    global _monotonic  # noqa: PLW0603 - one seam for one process, set by tests alone
+    _monotonic = clock or time.monotonic

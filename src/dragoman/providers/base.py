@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
@@ -68,7 +68,7 @@ class Account:
 
     name: str
     base_url: str
-    api_key: str
+    api_key: str = field(repr=False)
 
 
 class ProviderFailed(Exception):
@@ -105,8 +105,15 @@ class Adapter(Protocol):
         """Exactly one POST. Happened.evidence_id is the provider's batch id."""
         ...
 
-    async def find(self, account: Account, nonce: str) -> list[BatchView]:
-        """The provider's batches that carry this nonce, oldest first."""
+    async def find(
+        self, account: Account, nonce: str, *, created_after: int | None = None
+    ) -> list[BatchView]:
+        """The provider's batches that carry this nonce, oldest first.
+
+        Batches made before `created_after` (unix seconds, three days ago unless told) are not
+        looked at. An empty list is proof of absence as far as the list reaches: a list that
+        cannot be read to that point raises ProviderFailed.
+        """
         ...
 
     async def poll(self, account: Account, provider_batch_id: str) -> BatchView:

@@ -1,0 +1,1 @@
+"""Pipeline two: a changelist is criticised by a model, and every recipient is told once."""

@@ -1,0 +1,206 @@
+"""A batch of the sandbox: what its state is follows from the clock, whenever somebody looks."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import orjson
+
+from dragoman.core.canonical import JSON, JSONObject
+from dragoman.sandbox.faults import Fault
+from dragoman.sandbox.responses import Executed, usage_of
+from dragoman.sandbox.validation import ENDPOINT, Item, check_lines
+
+TERMINAL: Final = frozenset({"completed", "failed", "expired", "cancelled"})
+_MOMENTS: Final = (
+    "in_progress_at",
+    "finalizing_at",
+    "completed_at",
+    "failed_at",
+    "expired_at",
+    "cancelling_at",
+    "cancelled_at",
+)
+_NOT_RUN: Final = {
+    "batch_expired": "This request could not be executed before the completion window expired.",
+    "batch_cancelled": "This request was not executed before the batch was cancelled.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How many seconds of the sandbox's clock each phase of a batch takes."""
+
+    validating_s: float = 10.0
+    running_s: float = 60.0
+    finalizing_s: float = 10.0
+    cancelling_s: float = 10.0
+    window_s: float = 86_400.0
+
+
+Run: TypeAlias = Callable[[str, Item], Executed]  # batch id, item
+Keep: TypeAlias = Callable[[bytes, str], str]  # bytes, filename; returns the file's id
+
+
+@dataclass(slots=True)
+class Batch:
+    """One batch. `settle` brings it to where it stands now and executes what became due."""
+
+    input_file_id: str
+    data: bytes = field(repr=False)
+    metadata: JSONObject
+    created_at: float
+    pace: Pace
+    seed: str
+    run: Run = field(repr=False)
+    keep: Keep = field(repr=False)
+    faults: list[Fault] = field(default_factory=list[Fault])
+    id: str = field(default_factory=lambda: f"batch_{uuid.uuid4().hex}")
+    status: str = "validating"
+    hidden_until: float = 0.0
+    moments: dict[str, float] = field(default_factory=dict[str, float])
+    errors: list[JSON] = field(default_factory=list[JSON])
+    items: list[Item] = field(default_factory=list[Item], repr=False)
+    executed: int = 0
+    tokens: tuple[int, int] = (0, 0)
+    good: list[bytes] = field(default_factory=list[bytes], repr=False)
+    bad: list[bytes] = field(default_factory=list[bytes], repr=False)
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+
+    @property
+    def expires_at(self) -> float:
+        """When what was not run will never be."""
+        return self.created_at + self.pace.window_s
+
+    def settle(self, now: float) -> None:
+        """Go through every phase that is over by now."""
+        if self.status == "validating":
+            self._validate(self.created_at + self.pace.validating_s, now)
+        if self.status == "in_progress":
+            self._work(now)
+        if self.status == "finalizing":
+            self._end("completed", self.moments["finalizing_at"] + self.pace.finalizing_s, now)
+        if self.status == "cancelling":
+            self._end("cancelled", self.moments["cancelling_at"] + self.pace.cancelling_s, now)
+
+    def cancel(self, now: float) -> bool:
+        """Stop running items; false when it is too late."""
+        if self.status in TERMINAL:
+            return False
+        if self.status != "cancelling":
+            self._leave_rest("batch_cancelled")
+            self._enter("cancelling", now)
+        return True
+
+    def as_json(self) -> JSONObject:
+        """The batch object of the wire."""
+        moments: JSONObject = {
+            name: int(self.moments[name]) if name in self.moments else None for name in _MOMENTS
+        }
+        errors: JSONObject = {"object": "list", "data": self.errors}
+        counts: JSONObject = {
+            "total": len(self.items),
+            "completed": len(self.good),
+            "failed": len(self.bad),
+        }
+        return {
+            **moments,
+            "id": self.id,
+            "object": "batch",
+            "endpoint": ENDPOINT,
+            "model": self.items[0].body["model"] if self.items else None,
+            "errors": errors if self.errors else None,
+            "input_file_id": self.input_file_id,
+            "completion_window": "24h",
+            "status": self.status,
+            "output_file_id": self.output_file_id,
+            "error_file_id": self.error_file_id,
+            "created_at": int(self.created_at),
+            "expires_at": int(self.expires_at),
+            "request_counts": counts,
+            "usage": usage_of(*self.tokens),
+            "metadata": self.metadata,
+        }
+
+    def _enter(self, status: str, at: float) -> None:
+        self.status = status
+        self.moments[f"{status}_at"] = at
+
+    def _validate(self, at: float, now: float) -> None:
+        if now < at:
+            return
+        found = check_lines(self.data)
+        for fault in self.faults:
+            if fault.do == "fail_validation":
+                line = int(fault.number("line", 0)) or None
+                found.refuse(fault.text("code") or "invalid_json_line", "Refused.", line)
+        if found.errors:
+            self.errors = found.errors
+            self._enter("failed", at)
+            return
+        self.items = found.items
+        random.Random(self.seed).shuffle(self.items)  # noqa: S311 - an order, no secret
+        self._enter("in_progress", at)
+
+    def _work(self, now: float) -> None:
+        """Execute the items whose time has come; the end of the window ends the work."""
+        started = self.moments["in_progress_at"]
+        running_s = self._running_s(started)
+        until = min(now, self.expires_at)
+        share = min(1.0, (until - started) / running_s) if running_s else 1.0
+        due = int(len(self.items) * share + 1e-9)
+        while self.executed < due:
+            self._execute(self.items[self.executed])
+            self.executed += 1
+        if self.executed == len(self.items):
+            self._enter("finalizing", started + running_s)
+        elif now >= self.expires_at:
+            self._leave_rest("batch_expired")
+            self._end("expired", self.expires_at, now)
+
+    def _running_s(self, started: float) -> float:
+        for fault in self.faults:
+            if fault.do == "expire_after_fraction":
+                fraction = fault.number("fraction", 0.5)
+                return (self.expires_at - started) / fraction if fraction else float("inf")
+        return self.pace.running_s
+
+    def _execute(self, item: Item) -> None:
+        done = self.run(self.id, item)
+        response: JSONObject = {
+            "status_code": done.status,
+            "request_id": f"req_{uuid.uuid4().hex}",
+            "body": done.body,
+        }
+        lines = self.good if done.status == 200 else self.bad
+        lines.append(_line(item, response, None))
+        self.tokens = (self.tokens[0] + done.input_tokens, self.tokens[1] + done.output_tokens)
+
+    def _leave_rest(self, code: str) -> None:
+        for item in self.items[self.executed :]:
+            self.bad.append(_line(item, None, {"code": code, "message": _NOT_RUN[code]}))
+        self.executed = len(self.items)
+
+    def _end(self, status: str, at: float, now: float) -> None:
+        if now < at:
+            return
+        if self.good:
+            self.output_file_id = self.keep(b"".join(self.good), f"{self.id}_output.jsonl")
+        if self.bad:
+            self.error_file_id = self.keep(b"".join(self.bad), f"{self.id}_error.jsonl")
+        self._enter(status, at)
+
+
+def _line(item: Item, response: JSONObject | None, error: JSONObject | None) -> bytes:
+    line: JSONObject = {
+        "id": f"batch_req_{uuid.uuid4().hex}",
+        "custom_id": item.custom_id,
+        "response": response,
+        "error": error,
+    }
+    return orjson.dumps(line) + b"\n"

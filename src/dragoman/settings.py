@@ -1,0 +1,167 @@
+"""One TOML file and DRAGOMAN_* variables; secrets only by the name of a variable or a file."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dragoman.core.errors import BadSetting
+from dragoman.core.profile import PROFILES, Profile
+
+
+class Section(BaseModel):
+    """A part of the settings: unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class ProviderSettings(Section):
+    """Whom to ask. Without any of it, the sandbox that comes along answers."""
+
+    name: str = "sandbox"
+    adapter_kind: str = "openai_responses"
+    base_url: str | None = None
+    account: str = "default"
+    api_key_env: str | None = None
+    api_key_file: Path | None = None
+    model_light: str = "sandbox-small"
+    model_full: str = "sandbox-large"
+    model_classifier: str = "sandbox-tiny"
+    model_review: str = "sandbox-large"
+    mode: str = Field(default="batch", pattern="^(async|batch)$")
+
+
+class MailSettings(Section):
+    """How to send mail. Without a host, the sandbox's mail server takes it."""
+
+    host: str | None = None
+    port: int = Field(default=25, gt=0, lt=65536)
+    sender: str = "dragoman@localhost.example"
+    domain: str = "dragoman.example"
+    username: str | None = None
+    password_env: str | None = None
+    password_file: Path | None = None
+    tls: str = Field(default="none", pattern="^(none|starttls|implicit)$")
+
+
+class ReviewSettings(Section):
+    """Which repositories may be read."""
+
+    allow: tuple[str, ...] = ()
+
+
+class DoorSettings(Section):
+    """Where the API and the console listen."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8420, ge=0, lt=65536)
+
+
+class Settings(Section):
+    """Everything an installation is told from outside."""
+
+    home: Path
+    database: str = "embedded"
+    cell: str = Field(default="main", pattern="^[a-z][a-z0-9_-]{0,31}$")
+    profile: str = "demo"
+    provider: ProviderSettings = ProviderSettings()
+    mail: MailSettings = MailSettings()
+    review: ReviewSettings = ReviewSettings()
+    door: DoorSettings = DoorSettings()
+
+    @property
+    def pace(self) -> Profile:
+        """The profile, checked."""
+        if self.profile not in PROFILES:
+            raise BadSetting(f"profile must be one of {', '.join(PROFILES)}")
+        return PROFILES[self.profile].check()
+
+    @property
+    def uses_sandbox(self) -> bool:
+        """Whether the sandbox stands in for a provider."""
+        return self.provider.name == "sandbox" and self.provider.base_url is None
+
+
+def default_home() -> Path:
+    """Where an installation lives when nobody says otherwise."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/dragoman")
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "dragoman"
+
+
+def read_settings(path: Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
+    """The settings, or BadSetting that names the setting and says what would be right.
+
+    >>> read_settings(env={"DRAGOMAN_HOME": "/srv/d", "DRAGOMAN_DOOR__PORT": "9000"}).door.port
+    9000
+    """
+    given = dict(os.environ if env is None else env)
+    path = path or (Path(given["DRAGOMAN_CONFIG"]) if given.get("DRAGOMAN_CONFIG") else None)
+    tree: dict[str, Any] = _read_file(path) if path else {}
+    _overlay(tree, given)
+    tree.setdefault("home", default_home())
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        raise BadSetting(_explain(error)) from None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise BadSetting(f"the settings file {path} cannot be read") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        raise BadSetting(f"the settings file {path} is not valid TOML") from None
+
+
+def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> None:
+    """DRAGOMAN_DOOR__PORT=9000 is [door] port = 9000; lists are separated by commas."""
+    for name, value in env.items():
+        if not name.startswith("DRAGOMAN_") or name == "DRAGOMAN_CONFIG":
+            continue
+        *sections, last = name.removeprefix("DRAGOMAN_").lower().split("__")
+        place = tree
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = [part for part in value.split(",") if part] if last == "allow" else value
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] != "extra_forbidden":
+        return f"the setting {where} is not acceptable: {first['msg']}"
+    near = difflib.get_close_matches(where, _names(Settings), n=1)
+    return f"there is no setting {where}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _names(section: type[BaseModel], prefix: str = "") -> list[str]:
+    found: list[str] = []
+    for name, info in section.model_fields.items():
+        inner = info.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            found += _names(inner, f"{prefix}{name}.")
+        found.append(f"{prefix}{name}")
+    return found
+
+
+def read_secret(env: str | None, file: Path | None) -> str:
+    """A secret by reference, or nothing at all."""
+    if env is not None:
+        if not os.environ.get(env):
+            raise BadSetting(f"the environment variable {env} is empty; it should hold a secret")
+        return os.environ[env]
+    if file is not None:
+        try:
+            return file.read_text(encoding="utf-8").strip()
+        except OSError:
+            raise BadSetting(f"the secret file {file} cannot be read") from None
+    return ""

@@ -1,0 +1,1 @@
+"""The one database: its server, its pool, its statements, one function per statement."""

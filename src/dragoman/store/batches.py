@@ -1,0 +1,240 @@
+"""Submissions and their items: one function per statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import kwargs_row
+
+from dragoman.core.ids import BatchId, JobId, Token
+from dragoman.core.job import Held, Kind, Reason
+from dragoman.store.database import Cell, Tx, statement
+from dragoman.store.jobs import read_held
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of a batch about to be recorded, in the order of the type item."""
+
+    job_id: JobId
+    token: Token
+    item_index: int
+    call: int
+    custom_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A submission about to be recorded."""
+
+    id: BatchId
+    nonce: str
+    provider: str
+    adapter_kind: str
+    base_url: str | None
+    account: str
+    model: str
+    group_key: str
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A submission as it stands."""
+
+    id: BatchId
+    token: Token
+    nonce: str
+    provider: str
+    adapter_kind: str
+    base_url: str | None
+    account: str
+    model: str
+    state: str
+    provider_batch_id: str | None
+    input_file_id: str | None
+    result_files: list[str]
+    absences: int
+    downloads: int
+    items: int
+    submitted_at: datetime | None
+    deadline_at: datetime | None
+    closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenItem:
+    """An item that is not settled, and its job as its holder knows it."""
+
+    item_index: int
+    call: int
+    custom_id: str
+    job: Held
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of an item, in the order of the type settled."""
+
+    batch_id: BatchId
+    item_index: int
+    state: str
+    code: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A job that goes out with a batch, in the order of the type sending."""
+
+    id: JobId
+    token: Token
+    facts: bytes
+
+
+async def record_batch(cell: Cell, worker: UUID, batch: NewBatch, items: Sequence[Item]) -> set[int]:
+    """Commit what is about to be submitted; the indices of the items that are still held come back."""
+    async with cell.transaction("record_batch") as tx:
+        rows = await tx.tuples(
+            "batch/record_batch", id=batch.id, nonce=batch.nonce, provider=batch.provider,
+            adapter_kind=batch.adapter_kind, base_url=batch.base_url, account=batch.account, model=batch.model,
+            group_key=batch.group_key, token=batch.token, worker=worker,
+            items=cell.rows("item", [astuple(item) for item in items]),
+        )
+        return {int(row[0]) for row in rows}
+
+
+async def start_submission(
+    cell: Cell, id: BatchId, token: Token, *, file: str, sha256: bytes, size: int, deadline_s: float  # noqa: A002 - the column's name
+) -> bool:
+    """Commit that the batch may exist from now on; False when it was lost meanwhile."""
+    async with cell.transaction("start_submission") as tx:
+        rows = await tx.tuples(
+            "batch/start_submission", id=id, token=token, file=file, sha256=sha256, bytes=size, deadline_s=deadline_s
+        )
+        return bool(rows)
+
+
+async def record_submitted(
+    cell: Cell, actor: UUID, batch: Batch | NewBatch, theirs: str, status: str, reason: Reason, jobs: Sequence[Sending]
+) -> bool:
+    """Mark the batch and its jobs with the provider's id, in one statement; False when it moved on."""
+    async with cell.transaction("record_submitted") as tx:
+        rows = await tx.tuples(
+            "batch/record_submitted", id=batch.id, token=batch.token, theirs=theirs, status=status, reason=reason,
+            actor=actor, kind=Kind.SUBMITTED, jobs=cell.rows("sending", [astuple(job) for job in jobs]),
+        )
+        return bool(rows)
+
+
+async def record_doubt(cell: Cell, id: BatchId, token: Token) -> bool:  # noqa: A002 - the column's name
+    """Nobody knows whether the batch was created."""
+    return await _moved(cell, "record_doubt", id=id, token=token)
+
+
+async def doubt_overdue(cell: Cell) -> int:
+    """Submissions whose answer can no longer come are in doubt, whoever made them."""
+    async with cell.transaction("doubt_overdue") as tx:
+        return await tx.count("batch/doubt_overdue")
+
+
+async def record_absence(cell: Cell, batch: Batch) -> int:
+    """The provider's list did not show it; how often that was so by now."""
+    async with cell.transaction("record_absence") as tx:
+        rows = await tx.tuples("batch/record_absence", id=batch.id, token=batch.token)
+        return int(rows[0][0]) if rows else 0
+
+
+async def record_asked(cell: Cell, batch: Batch) -> bool:
+    """The provider could not be asked."""
+    return await _moved(cell, "record_asked", id=batch.id, token=batch.token)
+
+
+async def record_poll(
+    cell: Cell, batch: Batch, *, status: str, state: str | None, files: Sequence[str], ended: bool
+) -> bool:
+    """How the provider's batch stands."""
+    return await _moved(
+        cell, "record_poll", id=batch.id, token=batch.token, status=status, state=state, files=list(files), ended=ended
+    )
+
+
+async def count_download(cell: Cell, batch: Batch) -> int:
+    """One more whole reading of the results that left items open."""
+    async with cell.transaction("count_download") as tx:
+        rows = await tx.tuples("batch/count_download", id=batch.id, token=batch.token)
+        return int(rows[0][0]) if rows else 0
+
+
+async def close_batch(cell: Cell, batch: Batch) -> bool:
+    """Close a batch of which every item is settled."""
+    return await _moved(cell, "close_batch", id=batch.id, token=batch.token)
+
+
+async def release_batch(cell: Cell, id: BatchId, token: Token) -> bool:  # noqa: A002 - the column's name
+    """Give up a submission that provably never happened."""
+    return await _moved(cell, "release_batch", id=id, token=token)
+
+
+async def record_files_deleted(cell: Cell, batch: Batch) -> bool:
+    """The provider keeps none of the batch's files any more."""
+    return await _moved(cell, "record_files_deleted", id=batch.id)
+
+
+async def find_never_started(cell: Cell) -> list[Batch]:
+    """Submissions that stopped before their create was begun."""
+    return await cell.fetch(Batch, "batch/find_never_started")
+
+
+async def find_doubtful(cell: Cell, settle_s: float) -> list[Batch]:
+    """Doubtful submissions that may be asked about now."""
+    return await cell.fetch(Batch, "batch/find_doubtful", settle_s=settle_s)
+
+
+async def find_open(cell: Cell) -> list[Batch]:
+    """Batches that are out, or back and not wholly taken in."""
+    return await cell.fetch(Batch, "batch/find_open")
+
+
+async def find_closed_with_files(cell: Cell) -> list[Batch]:
+    """Closed batches whose files still lie at the provider."""
+    return await cell.fetch(Batch, "batch/find_closed_with_files")
+
+
+async def open_items(cell: Cell, id: BatchId) -> list[OpenItem]:  # noqa: A002 - the column's name
+    """The items of a batch that are not settled."""
+    async with cell.transaction("read") as tx, tx.connection.cursor(
+        row_factory=kwargs_row(_open_item), binary=True
+    ) as cursor:
+        await cursor.execute(statement("batch/open_items"), {"id": id})
+        return await cursor.fetchall()
+
+
+async def known_ids(cell: Cell, id: BatchId) -> set[str]:  # noqa: A002 - the column's name
+    """Every custom_id that a batch was sent with."""
+    async with cell.transaction("read") as tx:
+        return {str(row[0]) for row in await tx.tuples("batch/known_ids", id=id)}
+
+
+async def settle_items(tx: Tx, items: Sequence[Settled]) -> set[JobId]:
+    """Settle items, each once; the jobs whose item was still open come back."""
+    rows = await tx.tuples("batch/settle_items", items=tx.cell.rows("settled", [astuple(item) for item in items]))
+    return {JobId(row[1]) for row in rows}
+
+
+async def count_work(cell: Cell) -> int:
+    """Whether a collector has anything to do."""
+    async with cell.transaction("read") as tx:
+        return int((await tx.tuples("batch/count_work"))[0][0])
+
+
+async def _moved(cell: Cell, name: str, **params: object) -> bool:
+    async with cell.transaction(name) as tx:
+        return bool(await tx.tuples(f"batch/{name}", **params))
+
+
+def _open_item(item_index: int, call: int, custom_id: str, **columns: Any) -> OpenItem:  # Any: a database row
+    return OpenItem(item_index, call, custom_id, read_held(**columns))

@@ -1,0 +1,166 @@
+"""The pool of one cell, its transactions, and the one place where the driver's errors are mapped."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, LiteralString, TypeVar, cast
+
+import psycopg
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.rows import class_row, dict_row, tuple_row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from dragoman.core import ports
+from dragoman.core.errors import (
+    CommitUnknown,
+    DatabaseDown,
+    DatabaseError,
+    DataRefused,
+    TryAgain,
+)
+from dragoman.store.pack import Row, Rows, RowsDumper, Shape, read_shapes
+
+T = TypeVar("T")
+
+_BUSY = ("40001", "40P01", "55P03", "57014")
+_DOWN = ("57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08001", "08004")
+
+
+@functools.cache
+def statement(name: str, package: str = "dragoman.store") -> LiteralString:
+    """The text of sql/<name>.sql. Statements come from files alone, never from strings at run time."""
+    text = resources.files(package).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    return cast("LiteralString", text)
+
+
+@dataclass(slots=True)
+class Cell:
+    """One schema of one database: what every store function takes first."""
+
+    name: str
+    pool: AsyncConnectionPool[AsyncConnection]
+    shapes: dict[str, Shape] = field(default_factory=dict[str, Shape])
+
+    def rows(self, shape: str, rows: Sequence[Row]) -> Rows:
+        """Rows of a composite type of this cell, ready to be bound."""
+        return Rows(self.shapes[shape], rows)
+
+    @asynccontextmanager
+    async def transaction(self, tag: str) -> AsyncIterator[Tx]:
+        """One transaction whose commit is a port: a test can stop or kill the process around it."""
+        with mapped():
+            async with self.pool.connection() as connection:
+                try:
+                    yield Tx(self, connection)
+                except BaseException:
+                    await _rollback(connection)
+                    raise
+                await _commit(connection, tag)
+
+    async def fetch(self, kind: type[T], name: str, /, _package: str = "dragoman.store", **params: object) -> list[T]:
+        """Rows of a statement that only reads."""
+        async with self.transaction("read") as tx:
+            return await tx.fetch(kind, name, _package, **params)
+
+
+@dataclass(slots=True)
+class Tx:
+    """One open transaction."""
+
+    cell: Cell
+    connection: AsyncConnection
+
+    async def run(self, name: str, /, _package: str = "dragoman.store", **params: object) -> AsyncCursor[Any]:
+        """Run a statement by its file's name."""
+        return await self.connection.execute(statement(name, _package), params)
+
+    async def fetch(self, kind: type[T], name: str, /, _package: str = "dragoman.store", **params: object) -> list[T]:
+        """Rows as frozen values: the columns returned are the fields of `kind`."""
+        async with self.connection.cursor(row_factory=class_row(kind), binary=True) as cursor:
+            await cursor.execute(statement(name, _package), params)
+            return await cursor.fetchall()
+
+    async def tuples(self, name: str, /, _package: str = "dragoman.store", **params: object) -> list[Row]:
+        """Rows as tuples, for the hot loop."""
+        async with self.connection.cursor(row_factory=tuple_row, binary=True) as cursor:
+            await cursor.execute(statement(name, _package), params)
+            return await cursor.fetchall()
+
+    async def dicts(self, name: str, /, _package: str = "dragoman.store", **params: object) -> list[dict[str, Any]]:
+        """Rows as dictionaries, for pages and reports."""
+        async with self.connection.cursor(row_factory=dict_row, binary=True) as cursor:
+            await cursor.execute(statement(name, _package), params)
+            return await cursor.fetchall()
+
+    async def count(self, name: str, /, _package: str = "dragoman.store", **params: object) -> int:
+        """How many rows a statement touched or returned."""
+        return (await self.run(name, _package, **params)).rowcount
+
+
+async def _commit(connection: AsyncConnection, tag: str) -> None:
+    ports.at(f"db.{tag}", "before")
+    try:
+        await connection.commit()
+    except psycopg.errors.Error as error:
+        if error.sqlstate and not error.sqlstate.startswith(("08", "57P")):
+            raise
+        raise CommitUnknown(error.sqlstate) from None
+    ports.at(f"db.{tag}", "after")
+
+
+async def _rollback(connection: AsyncConnection) -> None:
+    """Undo; a connection that cannot even do that is thrown away by the pool."""
+    try:
+        await connection.rollback()
+    except psycopg.Error:
+        await connection.close()
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Turn the driver's errors into ours: SQLSTATE and constraint, never detail, context or cause."""
+    try:
+        yield
+    except PoolTimeout:
+        raise DatabaseDown from None
+    except psycopg.Error as error:
+        raise translate(error) from None
+    except UnicodeEncodeError:
+        raise DataRefused("22021") from None
+
+
+def translate(error: psycopg.Error) -> DatabaseError:
+    """Our error for one of the driver's."""
+    code, constraint = error.sqlstate, error.diag.constraint_name
+    if code is None or code in _DOWN:
+        return DatabaseDown(code) if isinstance(error, psycopg.OperationalError) else DataRefused(code)
+    if code in _BUSY:
+        return TryAgain(code)
+    return DataRefused(code, constraint)
+
+
+@asynccontextmanager
+async def open_cell(
+    dsn: str, *, name: str = "main", schema: str = "dragoman", role: str = "dragoman", size: int = 4
+) -> AsyncIterator[Cell]:
+    """A pool on one cell; proven by a statement before it is handed out."""
+
+    async def configure(connection: AsyncConnection) -> None:
+        connection.adapters.register_dumper(Rows, RowsDumper)
+
+    kwargs = {"options": f"-c search_path={schema},pg_catalog", "application_name": role}
+    pool = AsyncConnectionPool(
+        dsn, min_size=1, max_size=size, open=False, kwargs=kwargs, configure=configure, timeout=15.0,
+        check=AsyncConnectionPool.check_connection,
+    )
+    async with pool:
+        with mapped():
+            await pool.wait(timeout=15.0)
+            cell = Cell(name, pool)
+            async with pool.connection() as connection:
+                cell.shapes.update(await read_shapes(connection))
+        yield cell

@@ -1,0 +1,252 @@
+"""Jobs and their standings: one function per statement.
+
+A job's row is written once and never again; its standing moves. Each moving statement names the
+token and the state it expects, moves the row, writes the event with the chained hash, and counts the
+move, all in one statement: a crash leaves either the whole move or none of it. Zero rows mean that
+the job moved on without the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.rows import kwargs_row
+
+from dragoman.core.canonical import JSONObject, canonical
+from dragoman.core.errors import Invariant
+from dragoman.core.ids import HomeId, JobId, Token, uuid7
+from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
+from dragoman.store.database import Cell, Tx, statement
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """An intent about to be written down, in the order of the type new_job."""
+
+    id: JobId
+    pipeline: int
+    unit: str
+    home_id: HomeId
+    mode: Mode
+    account: str
+    lane: str | None
+    source_locale: str | None
+    target_locale: str | None
+    group_key: str | None
+    routing: JSONObject
+    max_attempts: int
+    request_id: UUID | None
+    recipient_id: UUID | None
+    changelist_id: str | None
+    review_version: int | None
+    input_hash: bytes | None
+    replay_of: UUID | None
+    stage: int
+    queue_key: int
+    unit_lock: int
+    priority: int = 0
+    delay_s: float | None = None
+    facts: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where one job goes, in the order of the type move."""
+
+    id: JobId
+    token: Token
+    was: State
+    was_key: int
+    was_stage: int
+    attempt: int
+    became: State
+    stage: int
+    queue_key: int
+    ready: bool
+    delay_s: float | None
+    attempt_add: int
+    free_add: int
+    kind: Kind
+    reason: Reason
+    failure: Mapping[str, str | int] | None
+    facts: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event that moves nothing but the chain's head, in the order of the type note."""
+
+    id: JobId
+    token: Token | None
+    kind: Kind
+    reason: Reason = Reason.NONE
+    facts: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Burial:
+    """What an operator needs of a job that failed, in the order of the type burial."""
+
+    id: JobId
+    dead_letter_id: UUID
+    stage: int
+    stage_name: str
+    attempts: int
+    error_class: str
+    code: str
+    reason: str
+    last_stack: str
+    context: JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class StageDone:
+    """What a finished stage left behind, in the order of the type stage_done."""
+
+    job_id: JobId
+    stage: int
+    reference: str
+    sha256: bytes
+
+
+def facts(**values: object) -> bytes:
+    """An event's facts as the bytes that enter the chain; metadata only, None left out."""
+    return canonical({name: value for name, value in values.items() if value is not None})
+
+
+async def enqueue_jobs(tx: Tx, actor: UUID, jobs: Sequence[NewJob]) -> set[JobId]:
+    """Write intents; the ids that are new come back, a unit that exists is left alone."""
+    rows = tx.cell.rows("new_job", [astuple(job) for job in jobs])
+    found = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
+    return {JobId(row[0]) for row in found}
+
+
+async def claim_jobs(cell: Cell, worker: UUID, keys: Sequence[int], most: int, *, share: int | None = None) -> list[Held]:
+    """Take up to `most` ready jobs of these queues; each gets a token of its own."""
+    async with cell.transaction("claim") as tx:
+        await tx.run("job/promote_due", most=max(most, 1000))
+        picked = await tx.tuples("job/pick_jobs", keys=list(keys), share=share or most, most=most)
+        tickets = [(row[0], uuid7()) for row in picked]
+        if not tickets:
+            return []
+        return await _held(
+            tx, "job/claim_jobs", tickets=cell.rows("ticket", tickets), worker=worker, kind=Kind.CLAIMED
+        )
+
+
+async def find_stale(cell: Cell, timeouts: Mapping[str, float], most: int) -> list[Held]:
+    """Claims whose holder is gone."""
+    async with cell.transaction("read") as tx:
+        return await _held(tx, "job/find_stale", timeouts=canonical(dict(timeouts)).decode(), most=most)
+
+
+async def lock_units(tx: Tx, locks: Sequence[int]) -> None:
+    """Take the units' locks in one order; they fall with the transaction."""
+    await tx.run("job/lock_units", locks=sorted(set(locks)))
+
+
+async def move_jobs(tx: Tx, actor: UUID, moves: Sequence[Move]) -> dict[JobId, datetime]:
+    """Let go of jobs; those whose token still held come back, each with its own time."""
+    rows = tx.cell.rows("move", [astuple(move) for move in moves])
+    return {JobId(row[0]): row[1] for row in await tx.tuples("job/move_jobs", moves=rows, actor=actor)}
+
+
+async def store_stage_results(tx: Tx, done: Sequence[StageDone]) -> None:
+    """Write down what finished stages left behind."""
+    await tx.run("job/store_stage_results", done=tx.cell.rows("stage_done", [astuple(row) for row in done]))
+
+
+async def bury_jobs(tx: Tx, burials: Sequence[Burial]) -> None:
+    """Keep what an operator needs of jobs that have just failed."""
+    await tx.run("dead_letter/bury_jobs", burials=tx.cell.rows("burial", [astuple(row) for row in burials]))
+
+
+async def note_events(tx: Tx, actor: UUID, notes: Sequence[Note]) -> int:
+    """Append events to chains that move nothing else."""
+    rows = tx.cell.rows("note", [astuple(note) for note in notes])
+    return await tx.count("job/note_events", notes=rows, actor=actor)
+
+
+async def begin_calls(cell: Cell, actor: UUID, notes: Sequence[Note]) -> set[JobId]:
+    """Commit that a model is about to be called; only those still held may call."""
+    async with cell.transaction("calling") as tx:
+        rows = cell.rows("note", [astuple(note) for note in notes])
+        return {JobId(row[0]) for row in await tx.tuples("job/begin_calls", notes=rows, actor=actor)}
+
+
+async def find_settled(tx: Tx, tickets: Sequence[tuple[JobId, Token]]) -> set[JobId]:
+    """Jobs that their holder has already let go of, under the same token."""
+    rows = await tx.tuples("job/find_settled", tickets=tx.cell.rows("ticket", list(tickets)))
+    return {JobId(row[0]) for row in rows}
+
+
+async def cancel_jobs(cell: Cell, actor: UUID, ids: Sequence[JobId]) -> set[JobId]:
+    """Cancel what is not final; a refusal is an event too. Cancel wins over a result in flight."""
+    async with cell.transaction("cancel") as tx:
+        found = await tx.tuples(
+            "job/cancel_jobs", ids=list(ids), actor=actor, kind=Kind.CANCELED, reason=Reason.ASKED_BY_OPERATOR
+        )
+        canceled = {JobId(row[0]) for row in found}
+        refused = [Note(id, None, Kind.CANCEL_REFUSED, Reason.ALREADY_FINAL) for id in ids if id not in canceled]
+        if refused:
+            await note_events(tx, actor, refused)
+        return canceled
+
+
+async def wake_jobs(tx: Tx, ids: Sequence[JobId], reason: Reason) -> int:
+    """Make jobs ready that wait for something which has happened."""
+    return await tx.count("job/wake_jobs", ids=list(ids), reason=reason)
+
+
+async def name_queue(tx: Tx, queue: Queue, stage: int) -> int:
+    """The key of a queue, made known on its first use."""
+    key = queue.key
+    rows = await tx.tuples(
+        "queue/name_queue", key=key, pipeline=queue.pipeline, stage=stage, mode=queue.mode,
+        provider=queue.provider, account=queue.account, model=queue.model,
+    )
+    if rows != [(key,)]:
+        raise Invariant("two queues share a key")
+    return key
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQueue:
+    """A queue that jobs may wait in."""
+
+    key: int
+    pipeline: str
+    stage: int
+    mode: str
+    provider: str
+    account: str
+    model: str
+
+
+async def open_queues(cell: Cell, mode: Mode, pipelines: Sequence[str]) -> list[OpenQueue]:
+    """The queues a worker of this mode looks at."""
+    return await cell.fetch(OpenQueue, "queue/open_queues", mode=mode, pipelines=list(pipelines))
+
+
+async def count_due(cell: Cell, keys: Sequence[int], most: int = 1000) -> int:
+    """How many jobs a claim could take now, by the claim's own predicate."""
+    async with cell.transaction("read") as tx:
+        rows = await tx.tuples("job/count_due", keys=list(keys), most=most)
+        return int(rows[0][0])
+
+
+async def _held(tx: Tx, name: str, **params: object) -> list[Held]:
+    async with tx.connection.cursor(row_factory=kwargs_row(read_held), binary=True) as cursor:
+        await cursor.execute(statement(name), params)
+        return await cursor.fetchall()
+
+
+def read_held(**columns: Any) -> Held:  # Any: a database row
+    """A holding from its columns."""
+    columns["state"] = State(columns["state"])
+    columns["mode"] = Mode(columns["mode"])
+    return Held(**columns)

@@ -1,0 +1,26 @@
+-- Claim picked jobs; expects ticket[] (job, new token), the worker; returns what the holder needs to know.
+with c as materialized (select clock() as now),
+moved as (
+  update standing s
+     set state = 'processing', ready = false, claim_token = t.token, claimed_by = %(worker)s, claimed_at = c.now,
+         not_before_at = null, reason = 0, seq = s.seq + 1, last_event_at = greatest(c.now, s.last_event_at),
+         head = chain(s.head, s.id, s.seq + 1, %(kind)s::int2, t.token, (s.stage_attempts + 1)::int2, s.stage, 0::int2,
+                      %(worker)s, greatest(c.now, s.last_event_at), null)
+    from c, unnest(%(tickets)s::ticket[]) as t
+   where s.id = t.id and s.state = 'queued' and s.ready
+  returning s.id, s.claim_token, s.home_id, s.stage, s.unit_lock, s.queue_key, s.stage_attempts, s.free_requeues,
+            s.seq, s.last_event_at, s.head
+),
+recorded as (
+  insert into event (job_id, home_id, seq, at, kind, reason, stage, attempt, token, actor, hash)
+  select id, home_id, seq, last_event_at, %(kind)s, 0, stage, stage_attempts + 1, claim_token, %(worker)s, head from moved
+),
+counted as (
+  insert into queue_delta (at, queue_key, state, n)
+  select min(last_event_at), queue_key, d.state, d.sign * count(*)
+    from moved cross join (values ('queued'::state, -1), ('processing', 1)) as d (state, sign)
+   group by queue_key, d.state, d.sign
+)
+select m.id, m.claim_token as token, 'processing'::text as state, p.name as pipeline, m.stage, m.home_id, j.unit, m.unit_lock,
+       m.queue_key, m.stage_attempts, j.max_attempts, m.free_requeues, j.account, j.mode::text as mode, j.group_key, j.routing
+  from moved m join job j using (id) join pipeline p on p.id = j.pipeline

@@ -1,0 +1,2 @@
+-- End a run with its counts; expects id, counts; returns nothing.
+update run set finished_at = clock(), counts = %(counts)s::jsonb where id = %(id)s and finished_at is null

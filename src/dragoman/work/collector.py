@@ -1,0 +1,249 @@
+"""The collector: settles doubtful submissions, polls open batches, and takes every result in once.
+
+Ids are compared as sets before anything is written. An item with its own line, good or bad, is judged
+by that line. In a batch that failed, expired or was canceled, an item without a line never ran: it
+waits again and burns no attempt. In a batch that says completed, an item without a line, or with two
+different ones, is looked for once more and then fails, with an alert and without a guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from dragoman.core import ports
+from dragoman.core.call import Reply
+from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.ids import JobId
+from dragoman.core.job import Bury, Held, Outcome, Reason, Retry
+from dragoman.providers.base import Account, Adapter, BatchStatus, BatchView, ProviderFailed
+from dragoman.store import batches, workers
+from dragoman.work.finish import Finished, finish
+from dragoman.work.loop import Loop, Station, log, recorded_run
+from dragoman.work.pipeline import LLMStage, stage_of
+from dragoman.work.submission import Providers, by_job, give_back, mark
+
+_CHUNK = 200
+_ABSENCES = 2
+_ENDED = frozenset({BatchStatus.COMPLETED, BatchStatus.FAILED, BatchStatus.CANCELED, BatchStatus.EXPIRED})
+
+
+@dataclass(slots=True)
+class Results:
+    """What a provider's files said, by id; a conflict is an id with two different lines."""
+
+    replies: dict[str, Reply] = field(default_factory=dict[str, Reply])
+    digests: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    conflicts: set[str] = field(default_factory=set[str])
+    unknown: int = 0
+
+    def add(self, custom_id: str, line: bytes, reply: Reply) -> None:
+        """Take one line; an identical one a second time counts once."""
+        digest = hashlib.sha256(line).digest()
+        if self.digests.setdefault(custom_id, digest) != digest:
+            self.conflicts.add(custom_id)
+        self.replies.setdefault(custom_id, reply)
+
+    def of(self, items: Sequence[batches.OpenItem]) -> list[Reply] | None:
+        """The replies to all calls of a job, or None when one is missing or contradicts itself."""
+        ids = [item.custom_id for item in items]
+        if any(each not in self.replies or each in self.conflicts for each in ids):
+            return None
+        return [self.replies[each] for each in ids]
+
+
+class Collector(Loop):
+    """Runs once per tick."""
+
+    role = "rewrite_batch_collector"
+    is_scheduled = True
+
+    def __init__(self, station: Station, providers: Providers) -> None:
+        super().__init__(station)
+        self.providers = providers
+
+    @property
+    def every_s(self) -> float:
+        """The cadence."""
+        return self.station.profile.collector_every_s
+
+    async def run_once(self) -> int:
+        """Settle, poll, collect, tidy; one recorded run, or one recorded skip."""
+        station = self.station
+        if not await batches.count_work(station.cell):
+            await workers.skip_run(
+                station.cell, self.role, station.line.worker, f"{self.role} skipped: no pending items"
+            )
+            return 0
+        station.line.fence()
+        counts = await self._settle_doubts()
+        for batch in await batches.find_open(station.cell):
+            counts += await self._look_at(batch)
+        await self._delete_files()
+        await recorded_run(station, self.role, counts)
+        return counts.total()
+
+    async def _settle_doubts(self) -> Counter[str]:
+        station, counts = self.station, Counter[str]()
+        await batches.doubt_overdue(station.cell)
+        for batch in await batches.find_never_started(station.cell):
+            counts += await give_back(
+                station.cell, station.line.worker, station.pipelines, batch, "never_started"
+            )
+        for batch in await batches.find_doubtful(station.cell, station.profile.settle_s):
+            counts += await self._ask_about(batch)
+        return counts
+
+    async def _ask_about(self, batch: batches.Batch) -> Counter[str]:
+        """Nothing can arrive any more: what the provider's list says now is the truth, once it has settled."""
+        station, (adapter, account) = self.station, self._at(batch)
+        try:
+            found = await ports.cross("collect.find", adapter.find(account, batch.nonce))
+        except ProviderFailed as failed:
+            await batches.record_asked(station.cell, batch)
+            await self._alert("submit_unknown", batch, "act", code=failed.failure.code)
+            return Counter()
+        if found:
+            return await self._adopt(batch, found)
+        if await batches.record_absence(station.cell, batch) < _ABSENCES:
+            return Counter()
+        return await give_back(station.cell, station.line.worker, station.pipelines, batch, "provably_absent")
+
+    async def _adopt(self, batch: batches.Batch, found: Sequence[BatchView]) -> Counter[str]:
+        station, oldest = self.station, found[0]
+        if len(found) > 1:
+            await self._alert("batch_created_twice", batch, "page", times=len(found))
+        await mark(
+            station.cell, station.line.worker, batch, oldest.provider_batch_id, oldest.raw_status, Reason.ADOPTED
+        )
+        log.info("adopted", batch=str(batch.id), theirs=oldest.provider_batch_id)
+        return Counter(adopted=1)
+
+    async def _look_at(self, batch: batches.Batch) -> Counter[str]:
+        station, (adapter, account) = self.station, self._at(batch)
+        assert batch.provider_batch_id is not None  # noqa: S101 - find_open asks for it
+        try:
+            view = await ports.cross("collect.poll", adapter.poll(account, batch.provider_batch_id))
+            is_known = await self._record(batch, view)
+            if not is_known or view.status not in _ENDED:
+                return Counter(polled=1)
+            results = await self._download(batch, view, adapter, account)
+        except ProviderFailed as failed:
+            await self._unreachable(batch, failed.failure)
+            return Counter(unreachable=1)
+        counts = await self._take_in(batch, view, results)
+        await batches.close_batch(station.cell, batch)
+        return counts
+
+    async def _record(self, batch: batches.Batch, view: BatchView) -> bool:
+        if view.status is BatchStatus.UNKNOWN:
+            await self._alert("unknown_batch_status", batch, "act", status=view.raw_status)
+        state = None if view.status is BatchStatus.UNKNOWN else view.status.value
+        return await batches.record_poll(
+            self.station.cell, batch, status=view.raw_status, state=state, files=view.result_files,
+            ended=view.status in _ENDED,
+        )
+
+    async def _download(
+        self, batch: batches.Batch, view: BatchView, adapter: Adapter, account: Account
+    ) -> Results:
+        """Every line of both files, by id. An id that this batch was not sent with is dropped, with an alert."""
+        known, results = await batches.known_ids(self.station.cell, batch.id), Results()
+        for file in view.result_files:
+            ports.at("collect.download", "before")
+            async for raw in adapter.download(account, file):
+                line = adapter.decode_line(raw)
+                if line.custom_id in known:
+                    results.add(line.custom_id, raw, line.reply)
+                else:
+                    results.unknown += 1
+            ports.at("collect.download", "after")
+        if results.unknown:
+            await self._alert("unknown_batch_item", batch, "act", lines=results.unknown)
+        return results
+
+    async def _take_in(self, batch: batches.Batch, view: BatchView, results: Results) -> Counter[str]:
+        groups = by_job(await batches.open_items(self.station.cell, batch.id))
+        answered = [(group, replies) for group in groups if (replies := results.of(group)) is not None]
+        silent = [group for group in groups if results.of(group) is None]
+        counts: Counter[str] = Counter()
+        for start in range(0, len(answered), _CHUNK):
+            counts += await self._take_chunk(batch, answered[start : start + _CHUNK])
+        if silent:
+            counts += await self._take_silent(batch, view, silent)
+        return counts
+
+    async def _take_chunk(
+        self, batch: batches.Batch, answered: Sequence[tuple[list[batches.OpenItem], list[Reply]]]
+    ) -> Counter[str]:
+        station = self.station
+        station.line.fence()
+        stage = cast("LLMStage", stage_of(station.pipelines, answered[0][0][0].job))
+        given = await stage.load(station.cell, [group[0].job for group, _ in answered])
+        finished = [
+            _finished(batch, group, absorb(stage, group[0].job, given, replies)) for group, replies in answered
+        ]
+        return await finish(station.cell, station.line.worker, station.pipelines, finished)
+
+    async def _take_silent(
+        self, batch: batches.Batch, view: BatchView, silent: Sequence[list[batches.OpenItem]]
+    ) -> Counter[str]:
+        station = self.station
+        if view.status is BatchStatus.COMPLETED:
+            if await batches.count_download(station.cell, batch) < _ABSENCES:
+                return Counter(looked_for_again=len(silent))
+            await self._alert("batch_item_count_mismatch", batch, "act", missing=len(silent))
+        finished = [_finished(batch, group, _silent(view, group)) for group in silent]
+        return await finish(station.cell, station.line.worker, station.pipelines, finished)
+
+    async def _unreachable(self, batch: batches.Batch, failure: Failure) -> None:
+        log.warning("provider", role=self.role, batch=str(batch.id), code=failure.code)
+        if failure.error_class in (FailureClass.NOT_FOUND, FailureClass.AUTH_DENIED):
+            await self._alert("batch_out_of_reach", batch, "act", code=failure.code)
+
+    async def _delete_files(self) -> None:
+        """When a batch is closed the provider keeps nothing of it."""
+        for batch in await batches.find_closed_with_files(self.station.cell):
+            adapter, account = self._at(batch)
+            files = [*batch.result_files, *([batch.input_file_id] if batch.input_file_id else [])]
+            try:
+                for file in files:
+                    await ports.cross("collect.delete", adapter.delete_file(account, file))
+            except ProviderFailed as failed:
+                log.warning("provider", role=self.role, batch=str(batch.id), code=failed.failure.code)
+                continue
+            await batches.record_files_deleted(self.station.cell, batch)
+
+    def _at(self, batch: batches.Batch) -> tuple[Adapter, Account]:
+        return self.providers.adapter(batch.adapter_kind), self.providers.account(batch.account, batch.base_url)
+
+    async def _alert(self, kind: str, batch: batches.Batch, severity: str, **facts: str | int) -> None:
+        await workers.raise_alert(
+            self.station.cell, kind, str(batch.id), severity, {"batch_id": str(batch.id), **facts}
+        )
+
+
+def absorb(stage: LLMStage, job: Held, given: Mapping[JobId, object], replies: Sequence[Reply]) -> Outcome:
+    """The stage's own judgement; a job whose input is gone has nothing to be judged by."""
+    if job.id not in given:
+        return Bury(Failure(FailureClass.NOT_FOUND, "input_is_gone"))
+    return stage.absorb(job, given[job.id], replies)
+
+
+def _finished(batch: batches.Batch, group: Sequence[batches.OpenItem], outcome: Outcome) -> Finished:
+    return Finished(group[0].job, outcome, batch.id, tuple(item.item_index for item in group))
+
+
+def _silent(view: BatchView, group: Sequence[batches.OpenItem]) -> Outcome:
+    """What becomes of an item that has no line, or two that differ."""
+    if view.status is BatchStatus.COMPLETED:
+        return Bury(Failure(FailureClass.RESULT_MISSING, "result_missing"))
+    guilty = {error.line: error.code for error in view.errors if error.line is not None}
+    for item in group:
+        if item.item_index + 1 in guilty:
+            return Bury(Failure(FailureClass.SCHEMA_INVALID, guilty[item.item_index + 1]))
+    code = next((error.code for error in view.errors), f"batch_{view.status}")
+    return Retry(Failure(FailureClass.NOT_EXECUTED, code))

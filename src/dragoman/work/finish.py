@@ -1,0 +1,257 @@
+"""The one exit: outcomes become moves, events, results and dead letters in one transaction.
+
+Many jobs are let go of together, each guarded by its own token. A chunk that the database refuses is
+cut in two until the poison item stands alone and fails alone; a deadlock or a lock time-out is run
+again; a lost server stops here, and whoever comes next asks what is done.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import assert_never
+from uuid import UUID
+
+from dragoman.core.canonical import JSONObject, canonical
+from dragoman.core.canonical import sha256 as digest
+from dragoman.core.errors import DataRefused, TryAgain
+from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.ids import BatchId, JobId, uuid7
+from dragoman.core.job import Bury, Defer, Done, Held, Kind, Outcome, Reason, Retry, State
+from dragoman.core.retry import MAX_FREE_REQUEUES, RetryPolicy
+from dragoman.store import batches, jobs
+from dragoman.store.database import Cell, Tx
+from dragoman.work.pipeline import Pipelines, Stored, stage_of
+
+_FREE = frozenset({FailureClass.NOT_EXECUTED, FailureClass.ACCOUNT_BLOCKED})
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A job, what came of it, and the batch item that brought it, if one did."""
+
+    job: Held
+    outcome: Outcome
+    batch: BatchId | None = None
+    items: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """One job's way out, decided: its move, and its dead letter if it has failed for good."""
+
+    finished: Finished
+    move: jobs.Move
+    burial: jobs.Burial | None
+
+
+async def finish(cell: Cell, actor: UUID, pipelines: Pipelines, finished: Sequence[Finished]) -> Counter[str]:
+    """Let go of jobs; counts by what became of them: succeeded, failed, requeued, deferred, lost."""
+    if not finished:
+        return Counter()
+    exits = [exit_of(pipelines, one) for one in finished]
+    try:
+        moved = await _finish_chunk(cell, actor, pipelines, exits)
+    except DataRefused as refused:
+        if len(finished) == 1:
+            return await finish(cell, actor, pipelines, [_poisoned(finished[0], refused)])
+        half = len(finished) // 2
+        first = await finish(cell, actor, pipelines, finished[:half])
+        return first + await finish(cell, actor, pipelines, finished[half:])
+    counts = Counter(_counted(one.move) for one in exits if one.move.id in moved)
+    lost = [one for one in exits if one.move.id not in moved]
+    if lost:
+        counts["lost"] += await _note_late(cell, actor, lost)
+    return counts
+
+
+async def _finish_chunk(
+    cell: Cell, actor: UUID, pipelines: Pipelines, exits: Sequence[Exit]
+) -> dict[JobId, datetime]:
+    for again in range(_TRIES):
+        try:
+            async with cell.transaction("finish") as tx:
+                await jobs.lock_units(tx, [one.finished.job.unit_lock for one in exits])
+                moved = await jobs.move_jobs(tx, actor, [one.move for one in exits])
+                await _leave_behind(tx, pipelines, [one for one in exits if one.move.id in moved], moved)
+                # Fired here a guard's refusal has a place and can be bisected; at COMMIT it would be doubt.
+                await tx.connection.execute("set constraints all immediate")
+                return moved
+        except TryAgain:
+            if again == _TRIES - 1:
+                raise
+    raise TryAgain
+
+
+async def _leave_behind(
+    tx: Tx, pipelines: Pipelines, exits: Sequence[Exit], moved: dict[JobId, datetime]
+) -> None:
+    results: dict[tuple[str, int], list[Stored]] = {}
+    passed: list[jobs.StageDone] = []
+    for one in exits:
+        job, outcome = one.finished.job, one.finished.outcome
+        if isinstance(outcome, Done):
+            results.setdefault((job.pipeline, job.stage), []).append(Stored(job, moved[job.id], outcome))
+            if one.move.kind is Kind.ADVANCED:
+                name = stage_of(pipelines, job).name
+                passed.append(jobs.StageDone(job.id, job.stage, f"{job.pipeline}/{name}/{job.id}", outcome.sha256))
+    for (pipeline, stage), stored in results.items():
+        await pipelines[pipeline].stages[stage].store(tx, stored)
+    if passed:
+        await jobs.store_stage_results(tx, passed)
+    burials = [one.burial for one in exits if one.burial]
+    if burials:
+        await jobs.bury_jobs(tx, burials)
+    settled = [item for one in exits for item in _items(one.finished, _item_state(one.move), one.move)]
+    if settled:
+        await batches.settle_items(tx, settled)
+
+
+def _items(one: Finished, state: str, move: jobs.Move) -> list[batches.Settled]:
+    if one.batch is None:
+        return []
+    code = str(move.failure["code"]) if move.failure else None
+    return [batches.Settled(one.batch, index, state, code) for index in one.items]
+
+
+def _item_state(move: jobs.Move) -> str:
+    match move.kind:
+        case Kind.COMPLETED | Kind.ADVANCED:
+            return "done"
+        case Kind.FAILED:
+            return "failed"
+        case Kind.RELEASED:
+            return "released"
+        case _:
+            return "requeued"
+
+
+def exit_of(pipelines: Pipelines, one: Finished) -> Exit:
+    """Decide where an outcome sends a job: pure, total, and the only place that counts attempts."""
+    job, outcome = one.job, one.outcome
+    match outcome:
+        case Done():
+            return _done(pipelines, one)
+        case Defer(reason=reason):
+            delay = outcome.delay_s if outcome.delay_s is not None else _seconds_until(outcome.until)
+            return Exit(one, _requeue(job, Kind.DEFERRED, reason, delay), None)
+        case Retry(failure=failure):
+            return _retry(pipelines, one, failure)
+        case Bury(failure=failure, frames=frames):
+            return _buried(pipelines, one, failure, frames, Reason.NOT_RETRYABLE)
+        case _:
+            assert_never(outcome)
+
+
+def _done(pipelines: Pipelines, one: Finished) -> Exit:
+    job, pipeline = one.job, pipelines[one.job.pipeline]
+    if job.stage + 1 == len(pipeline.stages):
+        move = _move(job, State.COMPLETED, Kind.COMPLETED, Reason.NONE, attempt_add=0)
+        return Exit(one, move, None)
+    key = pipeline.queue_of(job, job.stage + 1).key
+    move = replace(
+        _requeue(job, Kind.ADVANCED, Reason.NEXT_STAGE, None), stage=job.stage + 1, queue_key=key
+    )
+    return Exit(one, move, None)
+
+
+def _retry(pipelines: Pipelines, one: Finished, failure: Failure) -> Exit:
+    job, policy = one.job, stage_of(pipelines, one.job).retry
+    if failure.error_class in _FREE and job.free_requeues < MAX_FREE_REQUEUES:
+        kind = Kind.RELEASED if failure.error_class is FailureClass.NOT_EXECUTED else Kind.RETRIED
+        delay = policy.delay_s(1, failure.retry_after_s) if one.batch is None else failure.retry_after_s
+        move = _requeue(job, kind, Reason.FREE_REQUEUE, delay, failure)
+        return Exit(one, replace(move, free_add=1), None)
+    if job.attempt >= job.max_attempts:
+        return _buried(pipelines, one, failure, (), Reason.EXHAUSTED)
+    is_stale = failure.error_class is FailureClass.STALE_CLAIM
+    kind, reason = (Kind.STALE_REQUEUED, Reason.STALE_CLAIM) if is_stale else (Kind.RETRIED, Reason.FAILURE)
+    delay = None if is_stale else _backoff(policy, job, failure)
+    return Exit(one, replace(_requeue(job, kind, reason, delay, failure), attempt_add=1), None)
+
+
+def _backoff(policy: RetryPolicy, job: Held, failure: Failure) -> float:
+    return policy.delay_s(job.attempt, failure.retry_after_s)
+
+
+def _buried(
+    pipelines: Pipelines, one: Finished, failure: Failure, frames: tuple[str, ...], reason: Reason
+) -> Exit:
+    job, stage = one.job, stage_of(pipelines, one.job).name
+    move = _move(job, State.FAILED, Kind.FAILED, reason, attempt_add=1, failure=failure)
+    context: JSONObject = {
+        "job_id": str(job.id), "pipeline": job.pipeline, "stage": stage, "attempts": job.attempt,
+        "free_requeues": job.free_requeues, "unit_sha256": digest(job.unit.encode()).hex()[:16],
+        "batch_id": str(one.batch) if one.batch else None, **failure.facts(),
+    }
+    stack = frames or (f"{failure.error_class}: {failure.code} at {job.pipeline}/{stage}",)
+    burial = jobs.Burial(
+        job.id, uuid7(), job.stage, stage, job.attempt, failure.error_class, failure.code,
+        "exhausted" if reason is Reason.EXHAUSTED else "not_retryable", "\n".join(stack), context,
+    )
+    return Exit(one, move, burial)
+
+
+def _requeue(
+    job: Held, kind: Kind, reason: Reason, delay_s: float | None, failure: Failure | None = None
+) -> jobs.Move:
+    move = _move(job, State.QUEUED, kind, reason, attempt_add=0, failure=failure)
+    is_ready = not delay_s or delay_s <= 0
+    return replace(move, ready=is_ready, delay_s=None if is_ready else delay_s)
+
+
+def _move(
+    job: Held, became: State, kind: Kind, reason: Reason, *, attempt_add: int, failure: Failure | None = None
+) -> jobs.Move:
+    told = failure.facts() if failure else None
+    return jobs.Move(
+        id=job.id, token=job.token, was=job.state, was_key=job.queue_key, was_stage=job.stage, attempt=job.attempt,
+        became=became, stage=job.stage, queue_key=job.queue_key, ready=False, delay_s=None, attempt_add=attempt_add,
+        free_add=0, kind=kind, reason=reason, failure=told, facts=canonical(told) if told else None,
+    )
+
+
+def _seconds_until(until: datetime | None) -> float:
+    return (until - datetime.now(UTC)).total_seconds() if until else 0.0
+
+
+def _counted(move: jobs.Move) -> str:
+    match move.kind:
+        case Kind.COMPLETED | Kind.ADVANCED:
+            return "succeeded"
+        case Kind.FAILED:
+            return "failed"
+        case Kind.DEFERRED:
+            return "deferred"
+        case _:
+            return "requeued"
+
+
+def _poisoned(one: Finished, refused: DataRefused) -> Finished:
+    """A result that the database refuses even alone fails alone, by code, without its text."""
+    if isinstance(one.outcome, Bury):
+        raise refused
+    failure = Failure(FailureClass.RUNTIME_BUG, f"refused_by_database_{refused.sqlstate or 'unknown'}")
+    return replace(one, outcome=Bury(failure))
+
+
+async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
+    """Whoever lost a job says so on its chain, unless it was this very result that moved it before."""
+    tickets = [(one.move.id, one.move.token) for one in lost]
+    async with cell.transaction("note_late") as tx:
+        done = await jobs.find_settled(tx, tickets)
+        settled = [item for one in lost for item in _items(one.finished, "ignored", one.move)]
+        was_open = await batches.settle_items(tx, settled) if settled else set[JobId]()
+        late = [
+            one for one in lost
+            if one.move.id not in done and (one.finished.batch is None or one.move.id in was_open)
+        ]
+        notes = [
+            jobs.Note(one.move.id, one.move.token, Kind.LATE_RESULT, Reason.LOST_LEASE, one.move.facts) for one in late
+        ]
+        if notes:
+            await jobs.note_events(tx, actor, notes)
+        return len(late)

@@ -1,0 +1,112 @@
+"""The one base of everything that runs: start, stop, wait, wake, jitter, and the log of errors."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass
+
+import structlog
+
+from dragoman.core.errors import DatabaseError, DragomanError, LeaseLost
+from dragoman.core.frames import frames
+from dragoman.core.profile import Profile
+from dragoman.store import workers
+from dragoman.store.database import Cell
+from dragoman.work.line import Line
+from dragoman.work.pipeline import Pipelines
+
+log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """What every role works with."""
+
+    cell: Cell
+    line: Line
+    pipelines: Pipelines
+    profile: Profile
+
+
+class Loop(ABC):
+    """A role. Production calls `run`, tests call `run_once`."""
+
+    role: str
+    is_scheduled = False
+
+    def __init__(self, station: Station) -> None:
+        self.station = station
+        self.wake = asyncio.Event()
+
+    @abstractmethod
+    async def run_once(self) -> int:
+        """Do what there is to do, bounded; how much it was."""
+
+    @property
+    @abstractmethod
+    def every_s(self) -> float:
+        """The tick of a scheduled role, or how long another one sleeps when it found nothing."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until told to stop. A scheduled role runs once per tick, whatever is left over."""
+        while not stop.is_set():
+            done = await self._guarded()
+            if self.station.line.lost.is_set():
+                log.error("lease_lost", role=self.role)
+                raise LeaseLost
+            if self.is_scheduled or not done:
+                await self._sleep(stop)
+
+    async def _guarded(self) -> int:
+        try:
+            return await self.run_once()
+        except DatabaseError as error:
+            log.warning("database", role=self.role, error=str(error))
+        except LeaseLost:
+            log.warning("lease_lost", role=self.role)
+        except DragomanError as error:
+            log.error("refused", role=self.role, error=str(error))  # noqa: TRY400 - our own words, no stack
+        except Exception as error:  # noqa: BLE001 - becomes an alert and a log line without its message
+            log.error("bug", role=self.role, frames=frames(error))  # noqa: TRY400 - frames without values
+            await self._page(error)
+        return 0
+
+    async def _page(self, error: Exception) -> None:
+        facts = {"frames": list[object](frames(error))[-5:]}
+        await workers.raise_alert(
+            self.station.cell, "runtime_bug", f"{self.role}:{type(error).__name__}", "page", facts  # type: ignore[arg-type]  # a list of str is JSON
+        )
+
+    async def _sleep(self, stop: asyncio.Event) -> None:
+        pause = self.every_s if self.is_scheduled else self.every_s * (0.75 + random.random() / 2)  # noqa: S311 - jitter
+        waits = [asyncio.ensure_future(each.wait()) for each in (stop, self.wake, self.station.line.lost)]
+        await asyncio.wait(waits, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+        self.wake.clear()
+
+
+@dataclass(slots=True)
+class RunBook:
+    """The record of one bounded run."""
+
+    station: Station
+    role: str
+    counts: Counter[str]
+    began: float
+
+    def is_over_time(self) -> bool:
+        """Whether the run has used up its time."""
+        return asyncio.get_running_loop().time() - self.began > self.station.profile.max_runtime_s
+
+
+async def recorded_run(station: Station, role: str, counts: Counter[str]) -> None:
+    """Write down a run that did something."""
+    profile = station.profile
+    run = await workers.open_run(
+        station.cell, role, station.line.worker, profile.max_jobs_per_run, profile.max_runtime_s
+    )
+    await workers.close_run(station.cell, run, counts)

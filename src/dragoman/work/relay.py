@@ -1,0 +1,134 @@
+"""The relay: sends what the outbox holds, once to each recipient, and settles what is in doubt.
+
+The row is claimed, its intent committed, the fence checked; then one send; then one write with the
+evidence. A row that was told is never sent again, whatever an older process may still believe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+from uuid import UUID
+
+from dragoman.channels.base import Absent, Asks, Channel, Guarantee
+from dragoman.core import ports
+from dragoman.core.answer import Happened
+from dragoman.core.errors import LeaseLost
+from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.job import Reason
+from dragoman.core.retry import FullJitter
+from dragoman.store import deliveries, workers
+from dragoman.store.database import Cell
+from dragoman.work.acts import act_once, send_message
+from dragoman.work.loop import Loop, Station
+
+_RETRY = FullJitter()
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """The book of one send: what acts.py writes it down in."""
+
+    cell: Cell
+    actor: UUID
+    one: deliveries.Delivery
+
+    async def begin(self, deadline_s: float) -> bool:
+        """Commit that the message may arrive from now on."""
+        return await deliveries.start_sending(self.cell, self.actor, self.one, deadline_s)
+
+    async def mark(self, happened: Happened) -> None:
+        """Write the evidence, in one write."""
+        await deliveries.record_sent(self.cell, self.actor, self.one, happened.evidence_id, happened.facts)
+
+    async def give_back(self, failure: Failure) -> None:
+        """It did not arrive, provably: once more later, or never."""
+        tries = self.one.attempt_count + 1
+        may_retry = failure.is_retryable and tries < self.one.max_attempts
+        delay = _RETRY.delay_s(tries, failure.retry_after_s) if may_retry else None
+        reason = Reason.FAILURE if may_retry or not failure.is_retryable else Reason.EXHAUSTED
+        await deliveries.record_unsent(self.cell, self.actor, self.one, failure, delay_s=delay, reason=reason)
+        if delay is None:
+            await _alert(self.cell, self.one, "delivery_failed", failure.code)
+
+    async def doubt(self, failure: Failure) -> None:
+        """Nobody knows whether it arrived."""
+        await deliveries.record_doubt(self.cell, self.actor, self.one, failure)
+        if self.one.guarantee == Guarantee.NEITHER:
+            await _alert(self.cell, self.one, "delivery_unknown", failure.code)
+
+
+class Relay(Loop):
+    """Goes on while there is something to send."""
+
+    role = "relay"
+
+    def __init__(self, station: Station, channels: Mapping[str, Channel]) -> None:
+        super().__init__(station)
+        self.channels = channels
+
+    @property
+    def every_s(self) -> float:
+        """How long it sleeps when it found nothing."""
+        return self.station.profile.idle_s
+
+    async def run_once(self) -> int:
+        """Doubts first, then what is due."""
+        station, profile = self.station, self.station.profile
+        station.line.fence()
+        settled = await self._settle()
+        due = await deliveries.claim_deliveries(
+            station.cell, station.line.worker, list(self.channels), profile.max_jobs_per_run
+        )
+        for one in due:
+            await self._send(one)
+        return settled + len(due)
+
+    async def _send(self, one: deliveries.Delivery) -> None:
+        station = self.station
+        act = send_message(
+            self.channels[one.channel], one.recipient, one.key, one.payload, station.profile.send_deadline_s
+        )
+        try:
+            await act_once(Sending(station.cell, station.line.worker, one), act, station.line.fence)
+        except LeaseLost:
+            station.line.fence()  # the whole worker, or this row alone?
+
+    async def _settle(self) -> int:
+        station, profile = self.station, self.station.profile
+        overdue = await deliveries.find_overdue(station.cell, profile.send_deadline_s)
+        for one in overdue:
+            await Sending(station.cell, station.line.worker, one).doubt(
+                Failure(FailureClass.NETWORK_TIMEOUT, "sender_is_gone")
+            )
+        doubtful = await deliveries.find_doubtful(station.cell, profile.settle_s)
+        for one in doubtful:
+            await self._resolve(one)
+        return len(overdue)
+
+    async def _resolve(self, one: deliveries.Delivery) -> None:
+        """What the target can do decides: the same key again, or an answer to a question."""
+        station, channel = self.station, self.channels.get(one.channel)
+        if one.guarantee == Guarantee.KEY:
+            await self._again(one, "same_key_again")
+        elif channel is not None:
+            told = await ports.cross("relay.lookup", cast("Asks", channel).lookup(one.recipient, one.key))
+            if isinstance(told, Happened):
+                await deliveries.record_sent(
+                    station.cell, station.line.worker, one, told.evidence_id, told.facts, Reason.ADOPTED
+                )
+            elif isinstance(told, Absent):
+                await self._again(one, "provably_absent")
+            else:
+                await deliveries.record_asked(station.cell, one)
+
+    async def _again(self, one: deliveries.Delivery, code: str) -> None:
+        failure = Failure(FailureClass.NOT_EXECUTED, code)
+        await deliveries.record_unsent(
+            self.station.cell, self.station.line.worker, one, failure, delay_s=0.0, reason=Reason.PROVABLY_ABSENT
+        )
+
+
+async def _alert(cell: Cell, one: deliveries.Delivery, kind: str, code: str) -> None:
+    await workers.raise_alert(cell, kind, str(one.id), "act", {"delivery_id": str(one.id), "code": code})
