@@ -1,1 +1,1 @@
-"""Models of the protocols that must never be wrong, and the checker that visits all their states."""
+"""Models of the protocols that must never be wrong, and what visits all their states."""

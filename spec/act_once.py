@@ -129,21 +129,27 @@ def _worker_steps(
     protocol: Protocol, state: State, number: int, worker: Worker
 ) -> Iterator[Step[State]]:
     at = partial(_at, state, number)
-    match worker.at:
-        case At.IDLE:
-            yield from _claim(protocol, state, number)
-            return
-        case At.CLAIMED:
-            yield from _decide(protocol, state, number)
-        case At.ARMED:
-            is_lost = protocol.checks_fence and not worker.is_current
-            yield (
-                Step("sees its claim is lost", at(At.IDLE))
-                if is_lost
-                else Step("checks the fence", at(At.CLEARED))
-            )
-        case At.CLEARED:
-            yield from _act(protocol, state, number)
+    if worker.at is At.IDLE:
+        yield from _claim(state, number)
+        return
+    if worker.at is At.CLAIMED:
+        yield from _decide(protocol, state, number)
+    elif worker.at is At.ARMED:
+        is_lost = protocol.checks_fence and not worker.is_current
+        yield Step("checks the fence", at(At.IDLE if is_lost else At.CLEARED))
+    elif worker.at is At.CLEARED:
+        yield from _act(protocol, state, number)
+    else:
+        yield from _after_the_act(protocol, state, number, worker.at)
+    crashed = at(At.IDLE)
+    yield Step("crashes", _orphan(crashed) if worker.at is At.SENT else crashed, is_fault=True)
+
+
+def _after_the_act(
+    protocol: Protocol, state: State, number: int, stands: At
+) -> Iterator[Step[State]]:
+    at = partial(_at, state, number)
+    match stands:
         case At.SENT:
             yield Step("'s request arrives", _arrive(protocol, at(At.TAKEN)))
             yield Step("'s request is lost", at(At.IN_DOUBT), is_fault=True)
@@ -151,8 +157,6 @@ def _worker_steps(
         case At.TAKEN:
             yield Step("gets the evidence", at(At.KNOWS_YES))
             yield Step("'s reply is lost", at(At.IN_DOUBT), is_fault=True)
-        case At.KNOWS_YES | At.FOUND:
-            yield Step("marks it done", _write(protocol, state, number, Row.DONE))
         case At.KNOWS_NO:
             is_open = protocol.keeps_doubt and state.row is Row.REPEATING
             before = Row.UNKNOWN if is_open else Row.READY
@@ -162,11 +166,11 @@ def _worker_steps(
             yield Step("writes unknown", _write(protocol, state, number, doubtful))
         case At.MISSED:
             yield _intend(protocol, state, number, Row.SENDING)
-    crashed = at(At.IDLE)
-    yield Step("crashes", _orphan(crashed) if worker.at is At.SENT else crashed, is_fault=True)
+        case _:
+            yield Step("marks it done", _write(protocol, state, number, Row.DONE))
 
 
-def _claim(protocol: Protocol, state: State, number: int) -> Iterator[Step[State]]:
+def _claim(state: State, number: int) -> Iterator[Step[State]]:
     if state.row in (Row.HELD, Row.DONE):
         return
     is_held = any(worker.is_current for worker in state.workers)

@@ -109,14 +109,24 @@ def _steps(protocol: Protocol, state: State) -> Iterator[Step[State]]:
 def _worker_steps(
     protocol: Protocol, state: State, number: int, worker: Worker
 ) -> Iterator[Step[State]]:
+    if worker.at is At.IDLE:
+        yield from _claim(state, number)
+        return
+    if worker.at is At.CLAIMED:
+        yield from _decide(protocol, state, number)
+    elif worker.at < At.SENT:
+        yield from _before_the_create(protocol, state, number, worker)
+    else:
+        yield from _after_the_create(protocol, state, number, worker.at)
+    crashed = _at(state, number, At.IDLE)
+    yield Step("crashes", _orphan(crashed) if worker.at is At.SENT else crashed, is_fault=True)
+
+
+def _before_the_create(
+    protocol: Protocol, state: State, number: int, worker: Worker
+) -> Iterator[Step[State]]:
     at = partial(_at, state, number)
-    write = partial(_write, state, number)
     match worker.at:
-        case At.IDLE:
-            yield from _claim(state, number)
-            return
-        case At.CLAIMED:
-            yield from _decide(protocol, state, number)
         case At.UPLOADING:
             yield Step("uploads the file", at(At.UPLOADED))
         case At.UPLOADED if protocol.marks_started:
@@ -126,9 +136,16 @@ def _worker_steps(
         case At.STARTED:
             ahead = At.CLEARED if worker.is_current else At.IDLE
             yield Step("checks the fence", at(ahead))
-        case At.CLEARED:
+        case _:
             yield Step("sends the create", at(At.SENT))
             yield Step("is refused before it sends", at(At.KNOWS_NO), is_fault=True)
+
+
+def _after_the_create(
+    protocol: Protocol, state: State, number: int, stands: At
+) -> Iterator[Step[State]]:
+    at, write = partial(_at, state, number), partial(_write, state, number)
+    match stands:
         case At.SENT:
             yield Step("'s create arrives", _create(at(At.TAKEN)))
             yield Step("'s create is lost", at(At.IDLE), is_fault=True)
@@ -138,14 +155,10 @@ def _worker_steps(
             yield Step("'s reply is lost", at(At.IDLE), is_fault=True)
         case At.KNOWS_ID | At.FOUND:
             yield Step("writes the batch id down", write(row=Row.SUBMITTED))
-        case At.KNOWS_NO:
-            yield Step("releases the items", write(row=Row.WAITING))
         case At.MISSED if protocol.looks > 1:
             yield Step("writes the first miss down", write(time=Time.MISSED_ONCE))
-        case At.MISSED | At.MISSED_AGAIN:
+        case _:
             yield Step("releases the items", write(row=Row.WAITING))
-    crashed = at(At.IDLE)
-    yield Step("crashes", _orphan(crashed) if worker.at is At.SENT else crashed, is_fault=True)
 
 
 def _claim(state: State, number: int) -> Iterator[Step[State]]:

@@ -47,7 +47,7 @@ class MailSettings(Section):
     username: str | None = None
     password_env: str | None = None
     password_file: Path | None = None
-    tls: str = Field(default="none", pattern="^(none|starttls|implicit)$")
+    tls: str = Field(default="none", pattern="^(none|starttls|tls)$")
 
 
 class ReviewSettings(Section):

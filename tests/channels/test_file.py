@@ -145,6 +145,29 @@ def test_a_file_that_cannot_be_opened_proves_that_nothing_happened(
     assert isinstance(lookup(file, message), CannotTell)
 
 
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(
+    file: File, path: Path, message: Message
+) -> None:
+    """A pipe keeps nothing and would block; it is neither written nor read."""
+    os.mkfifo(path)
+    assert isinstance(send(file, message), NothingHappened)
+    assert isinstance(lookup(file, message), CannotTell)
+
+
+def test_a_file_that_cannot_be_locked_proves_that_nothing_happened(
+    file: File, path: Path, message: Message, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network file systems have no locks; without one nothing is written."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    assert isinstance(send(file, message), NothingHappened)
+    assert isinstance(lookup(file, message), CannotTell)
+    assert path.read_bytes() == b""
+
+
 def test_a_busy_file_is_waited_for_until_the_deadline(
     file: File, path: Path, message: Message
 ) -> None:

@@ -43,9 +43,9 @@ messages = st.builds(
     subject=line.filter(str.strip),
     body=texts.filter(str.strip),
     created_at=st.datetimes(
-        datetime(2000, 1, 1),
-        datetime(2100, 1, 1),
-        timezones=st.timezones(),  # noqa: DTZ001
+        datetime(2000, 1, 1),  # noqa: DTZ001
+        datetime(2100, 1, 1),  # noqa: DTZ001
+        timezones=st.timezones(),
     ),
 )
 
@@ -98,7 +98,7 @@ def test_a_mail_is_seven_bit_lines_that_every_server_takes(message: Message) -> 
     st.sampled_from(["\r", "\n", "\r\n", "\0", "\x0b", "\x1b", "\x85", "\u2028", "\ud800"]), line
 )
 def test_a_line_break_in_a_subject_is_refused(breaker: str, rest: str) -> None:
-    """A subject with a line break or a control character raises a typed error without quoting it."""
+    """A subject with a line break or control character raises a typed error that quotes nothing."""
     for subject in (f"{rest}{breaker}Bcc: eve@example.org", f"{breaker}{rest}", f"{rest}{breaker}"):
         with pytest.raises(BadInput) as caught:
             SMTP_CHANNEL.render(replace(PLAIN, subject=subject))

@@ -8,6 +8,7 @@ import socket
 
 import pytest
 
+from dragoman.channels import smtp_line
 from dragoman.channels.base import Guarantee, Message
 from dragoman.channels.smtp import SMTP, SMTPSettings
 from dragoman.core.answer import Answer, Doubt, Happened, NothingHappened
@@ -43,7 +44,7 @@ def test_a_second_send_is_the_first_one_byte_for_byte(
     send(smtp, message)
     digest = hashlib.sha256(smtp.render(message)).hexdigest()
     assert [row["sha256"] for row in mail.ledger()] == [digest, digest]
-    assert {row["message_id"] for row in mail.ledger()} == {smtp.message_id(message.key)}
+    assert [row["message_id"] for row in mail.ledger()] == [smtp.message_id(message.key)] * 2
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_garbage_after_the_dot_is_doubt(
     assert isinstance(answer, Doubt if is_doubt else NothingHappened)
 
 
-@pytest.mark.parametrize("until", range(len([b"220", b"250", b"250", b"250", b"354"])))
+@pytest.mark.parametrize("until", range(5))
 def test_garbage_before_the_dot_proves_that_nothing_happened(
     peer, message: Message, until: int
 ) -> None:
@@ -213,8 +214,7 @@ def test_what_is_unsent_at_the_deadline_never_arrives(peer, message: Message) ->
 def test_a_process_that_was_stopped_past_the_deadline_does_not_end_the_mail(
     peer, message: Message, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock is read once more right before the dot, for timers fire late in a stopped process."""
-    from dragoman.channels import smtp_line
+    """The clock is read once more before the dot, for timers fire late in a stopped process."""
 
     async def stopped(line: smtp_line._Line, data: bytes) -> None:
         await write(line, data)

@@ -212,7 +212,7 @@ def _codes(where: MailSandbox | dict[str, Any], recipient: str) -> list[int]:
 
 def _control(port: int, method: str, path: str, body: object = None) -> tuple[int, Any]:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, method=method)  # noqa: S310
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, method=method)
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
             return answer.status, json.loads(answer.read())

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
 from spec.checker import Model, Step, check
 
 Ways = dict[str, list[str]]
 
 
 def graph(ways: Ways, *, faults: frozenset[str] = frozenset()) -> Model[str]:
-    """States a, b, c and so on; a step to a state in `faults` is one; "x" is broken, "z" the end."""
+    """A step to a state in `faults` is a fault; "x" is broken, "z" is the end."""
 
     def steps(state: str) -> Iterator[Step[str]]:
         for after in ways.get(state, []):
@@ -58,5 +57,5 @@ def test_a_state_that_cannot_settle_is_found(
 
 def test_nobody_may_count_on_a_fault() -> None:
     """A state that only a fault could free is stuck."""
-    verdict = check(graph({"a": ["b"], "b": ["f"], "f": ["z"]}, faults=frozenset("f")))
+    verdict = check(graph({"a": ["b", "z"], "b": ["f"], "f": ["z"]}, faults=frozenset("f")))
     assert verdict.broken == "stuck"

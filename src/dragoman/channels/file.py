@@ -6,6 +6,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -26,6 +27,7 @@ _CLASSES = {
     errno.ENOENT: FailureClass.NOT_FOUND,
     errno.ENOTDIR: FailureClass.NOT_FOUND,
     errno.EISDIR: FailureClass.NOT_FOUND,
+    errno.EINVAL: FailureClass.NOT_FOUND,
 }
 
 
@@ -69,21 +71,25 @@ class File:
         if rendered.find(b"\n") != len(rendered) - 1 or not _names(rendered, recipient, key):
             return _nothing(FailureClass.SCHEMA_INVALID, "file_not_a_line_of_this_key")
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = _open(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             return NothingHappened(_failure("open", error))
         try:
             if not await _lock(file, deadline_s):
                 return _nothing(FailureClass.NETWORK_TIMEOUT, "file_locked")
+            end = os.lseek(file, 0, os.SEEK_END)
+            start = end if _ends_a_line(file, end) else end + 1
             # Written on the loop on purpose: a thread would outlive a cancelled send.
-            return self._append(file, rendered)
+            return self._append(file, end, start, rendered)
+        except OSError as error:
+            return NothingHappened(_failure("prepare", error))
         finally:
             os.close(file)
 
     async def lookup(self, recipient: str, key: str) -> Finding:
         """The first line with this recipient and key."""
         try:
-            with self._path.open("rb") as lines:
+            with os.fdopen(_open(self._path, os.O_RDONLY), "rb") as lines:
                 fcntl.flock(lines, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 return self._find(lines, recipient, key)
         except FileNotFoundError as error:
@@ -92,9 +98,7 @@ class File:
         except OSError as error:
             return CannotTell(_failure("read", error))
 
-    def _append(self, file: int, line: bytes) -> Answer:
-        end = os.lseek(file, 0, os.SEEK_END)
-        start = end if _ends_a_line(file, end) else end + 1
+    def _append(self, file: int, end: int, start: int, line: bytes) -> Answer:
         try:
             # A line torn by a crash is closed first, so that it spoils only itself.
             _write_all(file, b"\n" * (start - end) + line)
@@ -120,6 +124,15 @@ class File:
         return Happened(f"{self._path.name}:{start}", facts)
 
 
+def _open(path: Path, flags: int) -> int:
+    # Without O_NONBLOCK a pipe in the file's place would stop the whole process.
+    file = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    raise OSError(errno.EINVAL, "not a file")
+
+
 async def _lock(file: int, deadline_s: float) -> bool:
     clock = asyncio.get_running_loop().time
     deadline = clock() + deadline_s
@@ -127,7 +140,7 @@ async def _lock(file: int, deadline_s: float) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            await asyncio.sleep(_LOCK_POLL_S)
+            await asyncio.sleep(_LOCK_POLL_S)  # noqa: TID251 - flock cannot wait until a time
         else:
             return clock() < deadline
     return False

@@ -117,7 +117,10 @@ class SMTP:
         return f"<{digest[:32]}@{self._settings.domain}>"
 
     async def send(self, recipient: str, key: str, rendered: bytes, deadline_s: float) -> Answer:
-        """One transaction on a connection of its own, closed for good at the deadline."""
+        """One transaction on a connection of its own, closed for good at the deadline.
+
+        Who cancels it gets no answer, and has to take that for doubt.
+        """
         try:
             address, message_id = address_of(recipient), self.message_id(key)
         except BadInput:

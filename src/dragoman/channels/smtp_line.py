@@ -21,6 +21,7 @@ from dragoman.core.failure import Failure, FailureClass
 MAX_REPLY = 16_384
 MAX_LINES = 100
 PARTING_S = 1.0
+MAX_USER_TIMEOUT_S = 86_400.0
 MAX_EVIDENCE = 200
 _REPLY_LINE = re.compile(rb"([2-5][0-9]{2})([ -]?)([^\r\n]*)\r?\n")
 _ENHANCED = re.compile(r"[245]\.[0-9]{1,3}\.[0-9]{1,3}(?= |$)")
@@ -229,8 +230,9 @@ class _Line:
     def _stop_resending_at_the_deadline(self) -> None:
         # Should this process be stopped, its kernel would go on delivering what it had buffered.
         if sys.platform == "linux":
-            left_ms = int(1_000 * (self.deadline - asyncio.get_running_loop().time()))
-            self._socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, left_ms))
+            left_s = min(self.deadline - asyncio.get_running_loop().time(), MAX_USER_TIMEOUT_S)
+            left_ms = max(1, int(1_000 * left_s))
+            self._socket().setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, left_ms)
 
     def _socket(self) -> socket.socket:
         return self._out().get_extra_info("socket")

@@ -100,5 +100,10 @@ def classify_http(
 
 
 _ACCOUNT_CODES = frozenset(
-    {"insufficient_quota", "credit_balance_exhausted", "billing_error", "billing_hard_limit_reached"}
+    {
+        "insufficient_quota",
+        "credit_balance_exhausted",
+        "billing_error",
+        "billing_hard_limit_reached",
+    }
 )

@@ -35,4 +35,3 @@ def unit_lock(pipeline: str, unit: str) -> int:
     """
     digest = hashlib.sha256(f"dragoman unit\0{pipeline}\0{unit}".encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
-

@@ -116,10 +116,18 @@ class Orchestrator:
         request_id = complaint.rewrite_request_id or uuid7()
         async with self.cell.transaction("persist_request") as tx:
             await store.persist_request(
-                tx, id=request_id, home_id=complaint.home_id, sender_user_id=complaint.sender_user_id,
-                recipient_user_id=complaint.recipient_user_id, surface=surface.value, text=text,
-                text_sha256=sha256(text.encode()), sender_locale=complaint.sender_locale,
-                recipient_locale=complaint.recipient_locale, actor=self.actor, recipient_snapshot_id=uuid7(),
+                tx,
+                id=request_id,
+                home_id=complaint.home_id,
+                sender_user_id=complaint.sender_user_id,
+                recipient_user_id=complaint.recipient_user_id,
+                surface=surface.value,
+                text=text,
+                text_sha256=sha256(text.encode()),
+                sender_locale=complaint.sender_locale,
+                recipient_locale=complaint.recipient_locale,
+                actor=self.actor,
+                recipient_snapshot_id=uuid7(),
                 preference_snapshot_id=uuid7(),
             )
         return request_id
@@ -142,18 +150,34 @@ class Orchestrator:
         target = resolve_target(known.recipient_locale)
         powers = power(Role(known.sender_role), Role(known.recipient_role))
         pack = build_context(
-            recipient_user_id=known.recipient_user_id, target_language=target, power=powers, topics=result.topics,
+            recipient_user_id=known.recipient_user_id,
+            target_language=target,
+            power=powers,
+            topics=result.topics,
             answers=known.preferences,
         )
         request = RewriteRequest(
-            rewrite_request_id=known.id, home_id=known.home_id, sender_user_id=known.sender_user_id,
-            recipient_user_id=known.recipient_user_id, recipient_snapshot_id=known.recipient_snapshot_id,
-            recipient_preference_snapshot_id=known.preference_snapshot_id, surface=Surface(known.surface),
-            original_text=known.original_text, topics=result.topics, intent=result.intent,
-            rewrite_strength=result.rewrite_strength, source_locale=source, target_locale=target,
-            lane=lane(source, target), classifier_result=result, context_pack=pack,
-            policy=decide_policy(result, powers.power_mode), classifier_version=result.classifier_version,
-            context_pack_version=CONTEXT_PACK_VERSION, policy_version=POLICY_VERSION, created_at=known.created_at,
+            rewrite_request_id=known.id,
+            home_id=known.home_id,
+            sender_user_id=known.sender_user_id,
+            recipient_user_id=known.recipient_user_id,
+            recipient_snapshot_id=known.recipient_snapshot_id,
+            recipient_preference_snapshot_id=known.preference_snapshot_id,
+            surface=Surface(known.surface),
+            original_text=known.original_text,
+            topics=result.topics,
+            intent=result.intent,
+            rewrite_strength=result.rewrite_strength,
+            source_locale=source,
+            target_locale=target,
+            lane=lane(source, target),
+            classifier_result=result,
+            context_pack=pack,
+            policy=decide_policy(result, powers.power_mode),
+            classifier_version=result.classifier_version,
+            context_pack_version=CONTEXT_PACK_VERSION,
+            policy_version=POLICY_VERSION,
+            created_at=known.created_at,
         )
         routing, account = await self._route(request)
         return Decided(request, routing, account)
@@ -162,12 +186,17 @@ class Orchestrator:
         rows = await store.active_routes(self.cell)
         table = {_route_of(row): row.account for row in rows}
         wanted = RoutingInput(
-            task=TASK, surface=request.surface, rewrite_strength=request.rewrite_strength,
-            language_pair=LanguagePair(request.source_locale, request.target_locale), lane=request.lane,
+            task=TASK,
+            surface=request.surface,
+            rewrite_strength=request.rewrite_strength,
+            language_pair=LanguagePair(request.source_locale, request.target_locale),
+            lane=request.lane,
             policy_version=request.policy_version,
         )
         decision = route(table, wanted)
-        accounts = {(one.provider, one.model, one.base_url): account for one, account in table.items()}
+        accounts = {
+            (one.provider, one.model, one.base_url): account for one, account in table.items()
+        }
         return decision, accounts[decision.provider, decision.model, decision.base_url]
 
     async def _fail(self, request_id: UUID, error: DragomanError) -> None:
@@ -185,12 +214,28 @@ def new_job(decided: Decided) -> NewJob:
     mode = Mode(routing.execution_mode.value)
     group = batch_group_key(routing, request.lane, request.source_locale, request.target_locale)
     return NewJob(
-        id=JobId(uuid7()), pipeline=1, unit=unit, home_id=HomeId(request.home_id), mode=mode, account=decided.account,
-        lane=request.lane.value, source_locale=request.source_locale, target_locale=request.target_locale,
-        group_key=group, routing=routing.to_json(), max_attempts=routing.max_attempts(),
-        request_id=request.rewrite_request_id, recipient_id=request.recipient_user_id, changelist_id=None,
-        review_version=None, input_hash=None, replay_of=None, stage=0, queue_key=_queue(decided).key,
-        unit_lock=unit_lock("rewrite", unit), facts=_facts(decided, group),
+        id=JobId(uuid7()),
+        pipeline=1,
+        unit=unit,
+        home_id=HomeId(request.home_id),
+        mode=mode,
+        account=decided.account,
+        lane=request.lane.value,
+        source_locale=request.source_locale,
+        target_locale=request.target_locale,
+        group_key=group,
+        routing=routing.to_json(),
+        max_attempts=routing.max_attempts(),
+        request_id=request.rewrite_request_id,
+        recipient_id=request.recipient_user_id,
+        changelist_id=None,
+        review_version=None,
+        input_hash=None,
+        replay_of=None,
+        stage=0,
+        queue_key=_queue(decided).key,
+        unit_lock=unit_lock("rewrite", unit),
+        facts=_facts(decided, group),
     )
 
 
@@ -203,15 +248,25 @@ def _queue(decided: Decided) -> Queue:
 def _facts(decided: Decided, group: str) -> bytes:
     request, routing = decided.request, decided.routing
     return facts(
-        rewrite_request_id=str(request.rewrite_request_id), home_id=str(request.home_id),
-        sender_user_id=str(request.sender_user_id), recipient_user_id=str(request.recipient_user_id),
+        rewrite_request_id=str(request.rewrite_request_id),
+        home_id=str(request.home_id),
+        sender_user_id=str(request.sender_user_id),
+        recipient_user_id=str(request.recipient_user_id),
         recipient_snapshot_id=str(request.recipient_snapshot_id),
         recipient_preference_snapshot_id=str(request.recipient_preference_snapshot_id),
-        source_locale=request.source_locale, target_locale=request.target_locale, lane=request.lane.value,
-        classifier_version=request.classifier_version, detected_language=request.classifier_result.detected_language,
-        language_confidence=request.classifier_result.confidence.language.value, provider=routing.provider,
-        model=routing.model, prompt_version=routing.prompt_version, policy_version=routing.policy_version,
-        execution_mode=routing.execution_mode.value, batch_group_key=group, surface=request.surface.value,
+        source_locale=request.source_locale,
+        target_locale=request.target_locale,
+        lane=request.lane.value,
+        classifier_version=request.classifier_version,
+        detected_language=request.classifier_result.detected_language,
+        language_confidence=request.classifier_result.confidence.language.value,
+        provider=routing.provider,
+        model=routing.model,
+        prompt_version=routing.prompt_version,
+        policy_version=routing.policy_version,
+        execution_mode=routing.execution_mode.value,
+        batch_group_key=group,
+        surface=request.surface.value,
         rewrite_strength=request.rewrite_strength.value,
     )
 
@@ -221,13 +276,21 @@ def _columns(decided: Decided) -> dict[str, object]:
     stored = request.to_json()
     del stored["original_text"]  # the text stands in its own column, and nowhere a second time
     return {
-        "classifier_version": result.classifier_version, "classifier_result": _json(result.to_json()),
-        "defaulted": list(result.defaulted), "detected_language": result.detected_language,
-        "language_confidence": result.confidence.language.value, "topics": [topic.value for topic in result.topics],
-        "intent": result.intent.value, "rewrite_strength": request.rewrite_strength.value,
-        "source_locale": request.source_locale, "target_locale": request.target_locale, "lane": request.lane.value,
-        "context_pack": _json(request.context_pack.to_json()), "policy_version": request.policy_version,
-        "routing_decision": _json(decided.routing.to_json()), "rewrite_request": _json(stored),
+        "classifier_version": result.classifier_version,
+        "classifier_result": _json(result.to_json()),
+        "defaulted": list(result.defaulted),
+        "detected_language": result.detected_language,
+        "language_confidence": result.confidence.language.value,
+        "topics": [topic.value for topic in result.topics],
+        "intent": result.intent.value,
+        "rewrite_strength": request.rewrite_strength.value,
+        "source_locale": request.source_locale,
+        "target_locale": request.target_locale,
+        "lane": request.lane.value,
+        "context_pack": _json(request.context_pack.to_json()),
+        "policy_version": request.policy_version,
+        "routing_decision": _json(decided.routing.to_json()),
+        "rewrite_request": _json(stored),
     }
 
 
@@ -237,8 +300,13 @@ def _json(value: JSONObject) -> str:
 
 def _route_of(row: store.RouteRow) -> Route:
     about: JSONObject = {
-        "surface": row.surface, "lane": row.lane, "rewrite_strength": row.rewrite_strength, "priority": row.priority,
-        "is_active": row.active, "is_provider_active": True, "created_at": row.created_at.isoformat(),
+        "surface": row.surface,
+        "lane": row.lane,
+        "rewrite_strength": row.rewrite_strength,
+        "priority": row.priority,
+        "is_active": row.active,
+        "is_provider_active": True,
+        "created_at": row.created_at.isoformat(),
     }
     return Route.from_json({**row.decision, **about})
 
@@ -248,11 +316,16 @@ def _same(complaint: Complaint, known: store.Known) -> None:
     given = (complaint.home_id, complaint.sender_user_id, complaint.recipient_user_id)
     stored = (known.home_id, known.sender_user_id, known.recipient_user_id)
     surface = read_surface(complaint.surface).value
-    if given != stored or surface != known.surface or sha256(complaint.message.encode()) != known.text_sha256:
-        raise Conflict("this rewrite_request_id was used for another message or recipient; nothing was written")
+    if (
+        given != stored
+        or surface != known.surface
+        or sha256(complaint.message.encode()) != known.text_sha256
+    ):
+        raise Conflict(
+            "this rewrite_request_id was used for another message or recipient; nothing was written"
+        )
 
 
 def _answer(known: store.Known) -> Accepted:
     status = "failed" if known.failed_at is not None else str(known.state)
     return Accepted(known.id, known.job_id, status)
-

@@ -44,7 +44,9 @@ class Generate:
     def prepare(self, job: Held, given: object) -> Sequence[Call] | Failure:
         """One call that carries the job's id and nothing about its people."""
         try:
-            return [rewrite_call(custom_id(job, 0), _request(given), str(job.routing["prompt_version"]))]
+            return [
+                rewrite_call(custom_id(job, 0), _request(given), str(job.routing["prompt_version"]))
+            ]
         except BadInput:
             return Failure(FailureClass.SCHEMA_INVALID, "request_unreadable")
 
@@ -78,16 +80,29 @@ def _output(stored: Stored) -> store.NewOutput:
     assert isinstance(rewritten, Rewritten)  # noqa: S101 - absorb() made it
     output, routing = rewritten.output, stored.job.routing
     return store.NewOutput(
-        request_id=output.rewrite_request_id, recipient_user_id=output.recipient_user_id, home_id=stored.job.home_id,
-        job_id=stored.job.id, rewritten_text=output.rewritten_text, output_language=output.output_language,
-        target_locale=rewritten.target_locale, provider=str(routing["provider"]), model=rewritten.model,
-        prompt_version=output.prompt_version, policy_version=output.policy_version,
-        lexicon_version=output.lexicon_version, eval_result=output.eval_result.to_json(), completed_at=stored.at,
+        request_id=output.rewrite_request_id,
+        recipient_user_id=output.recipient_user_id,
+        home_id=stored.job.home_id,
+        job_id=stored.job.id,
+        rewritten_text=output.rewritten_text,
+        output_language=output.output_language,
+        target_locale=rewritten.target_locale,
+        provider=str(routing["provider"]),
+        model=rewritten.model,
+        prompt_version=output.prompt_version,
+        policy_version=output.policy_version,
+        lexicon_version=output.lexicon_version,
+        eval_result=output.eval_result.to_json(),
+        completed_at=stored.at,
     )
 
 
 def rewrite_pipeline(retry_backoff_s: Sequence[float], claim_timeout_s: float) -> Pipeline:
     """The rewrite pipeline at a profile's pace."""
     return Pipeline(
-        1, "rewrite", (Generate(Table(tuple(retry_backoff_s))),), claim_timeout_s=claim_timeout_s, is_replayable=False
+        1,
+        "rewrite",
+        (Generate(Table(tuple(retry_backoff_s))),),
+        claim_timeout_s=claim_timeout_s,
+        is_replayable=False,
     )

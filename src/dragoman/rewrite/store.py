@@ -156,12 +156,23 @@ async def read_output(cell: Cell, request_id: UUID) -> Output | None:
 
 
 async def write_member(
-    tx: Tx, home_id: UUID, user_id: UUID, role: str, locale: str | None, preferences: Mapping[str, str]
+    tx: Tx,
+    home_id: UUID,
+    user_id: UUID,
+    role: str,
+    locale: str | None,
+    preferences: Mapping[str, str],
 ) -> None:
     """Who lives where, and what they have answered."""
-    await tx.run("member/write_member", _HERE, home_id=home_id, user_id=user_id, role=role, locale=locale)
     await tx.run(
-        "member/write_preferences", _HERE, home_id=home_id, user_id=user_id, names=list(preferences),
+        "member/write_member", _HERE, home_id=home_id, user_id=user_id, role=role, locale=locale
+    )
+    await tx.run(
+        "member/write_preferences",
+        _HERE,
+        home_id=home_id,
+        user_id=user_id,
+        names=list(preferences),
         answers=canonical(dict(preferences)).decode(),
     )
 

@@ -95,37 +95,73 @@ class Sending:
     facts: bytes
 
 
-async def record_batch(cell: Cell, worker: UUID, batch: NewBatch, items: Sequence[Item]) -> set[int]:
+async def record_batch(
+    cell: Cell, worker: UUID, batch: NewBatch, items: Sequence[Item]
+) -> set[int]:
     """Commit what is about to be submitted; the indices of the items that are still held come back."""
     async with cell.transaction("record_batch") as tx:
         rows = await tx.tuples(
-            "batch/record_batch", id=batch.id, nonce=batch.nonce, provider=batch.provider,
-            adapter_kind=batch.adapter_kind, base_url=batch.base_url, account=batch.account, model=batch.model,
-            group_key=batch.group_key, token=batch.token, worker=worker,
+            "batch/record_batch",
+            id=batch.id,
+            nonce=batch.nonce,
+            provider=batch.provider,
+            adapter_kind=batch.adapter_kind,
+            base_url=batch.base_url,
+            account=batch.account,
+            model=batch.model,
+            group_key=batch.group_key,
+            token=batch.token,
+            worker=worker,
             items=cell.rows("item", [astuple(item) for item in items]),
         )
         return {int(row[0]) for row in rows}
 
 
 async def start_submission(
-    cell: Cell, id: BatchId, token: Token, *, file: str, sha256: bytes, size: int, deadline_s: float  # noqa: A002 - the column's name
+    cell: Cell,
+    id: BatchId,
+    token: Token,
+    *,
+    file: str,
+    sha256: bytes,
+    size: int,
+    deadline_s: float,  # noqa: A002 - the column's name
 ) -> bool:
     """Commit that the batch may exist from now on; False when it was lost meanwhile."""
     async with cell.transaction("start_submission") as tx:
         rows = await tx.tuples(
-            "batch/start_submission", id=id, token=token, file=file, sha256=sha256, bytes=size, deadline_s=deadline_s
+            "batch/start_submission",
+            id=id,
+            token=token,
+            file=file,
+            sha256=sha256,
+            bytes=size,
+            deadline_s=deadline_s,
         )
         return bool(rows)
 
 
 async def record_submitted(
-    cell: Cell, actor: UUID, batch: Batch | NewBatch, theirs: str, status: str, reason: Reason, jobs: Sequence[Sending]
+    cell: Cell,
+    actor: UUID,
+    batch: Batch | NewBatch,
+    theirs: str,
+    status: str,
+    reason: Reason,
+    jobs: Sequence[Sending],
 ) -> bool:
     """Mark the batch and its jobs with the provider's id, in one statement; False when it moved on."""
     async with cell.transaction("record_submitted") as tx:
         rows = await tx.tuples(
-            "batch/record_submitted", id=batch.id, token=batch.token, theirs=theirs, status=status, reason=reason,
-            actor=actor, kind=Kind.SUBMITTED, jobs=cell.rows("sending", [astuple(job) for job in jobs]),
+            "batch/record_submitted",
+            id=batch.id,
+            token=batch.token,
+            theirs=theirs,
+            status=status,
+            reason=reason,
+            actor=actor,
+            kind=Kind.SUBMITTED,
+            jobs=cell.rows("sending", [astuple(job) for job in jobs]),
         )
         return bool(rows)
 
@@ -158,7 +194,14 @@ async def record_poll(
 ) -> bool:
     """How the provider's batch stands."""
     return await _moved(
-        cell, "record_poll", id=batch.id, token=batch.token, status=status, state=state, files=list(files), ended=ended
+        cell,
+        "record_poll",
+        id=batch.id,
+        token=batch.token,
+        status=status,
+        state=state,
+        files=list(files),
+        ended=ended,
     )
 
 
@@ -206,9 +249,10 @@ async def find_closed_with_files(cell: Cell) -> list[Batch]:
 
 async def open_items(cell: Cell, id: BatchId) -> list[OpenItem]:  # noqa: A002 - the column's name
     """The items of a batch that are not settled."""
-    async with cell.transaction("read") as tx, tx.connection.cursor(
-        row_factory=kwargs_row(_open_item), binary=True
-    ) as cursor:
+    async with (
+        cell.transaction("read") as tx,
+        tx.connection.cursor(row_factory=kwargs_row(_open_item), binary=True) as cursor,
+    ):
         await cursor.execute(statement("batch/open_items"), {"id": id})
         return await cursor.fetchall()
 
@@ -221,7 +265,9 @@ async def known_ids(cell: Cell, id: BatchId) -> set[str]:  # noqa: A002 - the co
 
 async def settle_items(tx: Tx, items: Sequence[Settled]) -> set[JobId]:
     """Settle items, each once; the jobs whose item was still open come back."""
-    rows = await tx.tuples("batch/settle_items", items=tx.cell.rows("settled", [astuple(item) for item in items]))
+    rows = await tx.tuples(
+        "batch/settle_items", items=tx.cell.rows("settled", [astuple(item) for item in items])
+    )
     return {JobId(row[1]) for row in rows}
 
 
@@ -236,5 +282,7 @@ async def _moved(cell: Cell, name: str, **params: object) -> bool:
         return bool(await tx.tuples(f"batch/{name}", **params))
 
 
-def _open_item(item_index: int, call: int, custom_id: str, **columns: Any) -> OpenItem:  # Any: a database row
+def _open_item(
+    item_index: int, call: int, custom_id: str, **columns: Any
+) -> OpenItem:  # Any: a database row
     return OpenItem(item_index, call, custom_id, read_held(**columns))

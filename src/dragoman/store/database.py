@@ -61,7 +61,9 @@ class Cell:
                     raise
                 await _commit(connection, tag)
 
-    async def fetch(self, kind: type[T], name: str, /, _package: str = "dragoman.store", **params: object) -> list[T]:
+    async def fetch(
+        self, kind: type[T], name: str, /, _package: str = "dragoman.store", **params: object
+    ) -> list[T]:
         """Rows of a statement that only reads."""
         async with self.transaction("read") as tx:
             return await tx.fetch(kind, name, _package, **params)
@@ -74,23 +76,31 @@ class Tx:
     cell: Cell
     connection: AsyncConnection
 
-    async def run(self, name: str, /, _package: str = "dragoman.store", **params: object) -> AsyncCursor[Any]:
+    async def run(
+        self, name: str, /, _package: str = "dragoman.store", **params: object
+    ) -> AsyncCursor[Any]:
         """Run a statement by its file's name."""
         return await self.connection.execute(statement(name, _package), params)
 
-    async def fetch(self, kind: type[T], name: str, /, _package: str = "dragoman.store", **params: object) -> list[T]:
+    async def fetch(
+        self, kind: type[T], name: str, /, _package: str = "dragoman.store", **params: object
+    ) -> list[T]:
         """Rows as frozen values: the columns returned are the fields of `kind`."""
         async with self.connection.cursor(row_factory=class_row(kind), binary=True) as cursor:
             await cursor.execute(statement(name, _package), params)
             return await cursor.fetchall()
 
-    async def tuples(self, name: str, /, _package: str = "dragoman.store", **params: object) -> list[Row]:
+    async def tuples(
+        self, name: str, /, _package: str = "dragoman.store", **params: object
+    ) -> list[Row]:
         """Rows as tuples, for the hot loop."""
         async with self.connection.cursor(row_factory=tuple_row, binary=True) as cursor:
             await cursor.execute(statement(name, _package), params)
             return await cursor.fetchall()
 
-    async def dicts(self, name: str, /, _package: str = "dragoman.store", **params: object) -> list[dict[str, Any]]:
+    async def dicts(
+        self, name: str, /, _package: str = "dragoman.store", **params: object
+    ) -> list[dict[str, Any]]:
         """Rows as dictionaries, for pages and reports."""
         async with self.connection.cursor(row_factory=dict_row, binary=True) as cursor:
             await cursor.execute(statement(name, _package), params)
@@ -137,7 +147,9 @@ def translate(error: psycopg.Error) -> DatabaseError:
     """Our error for one of the driver's."""
     code, constraint = error.sqlstate, error.diag.constraint_name
     if code is None or code in _DOWN:
-        return DatabaseDown(code) if isinstance(error, psycopg.OperationalError) else DataRefused(code)
+        return (
+            DatabaseDown(code) if isinstance(error, psycopg.OperationalError) else DataRefused(code)
+        )
     if code in _BUSY:
         return TryAgain(code)
     return DataRefused(code, constraint)
@@ -154,7 +166,13 @@ async def open_cell(
 
     kwargs = {"options": f"-c search_path={schema},pg_catalog", "application_name": role}
     pool = AsyncConnectionPool(
-        dsn, min_size=1, max_size=size, open=False, kwargs=kwargs, configure=configure, timeout=15.0,
+        dsn,
+        min_size=1,
+        max_size=size,
+        open=False,
+        kwargs=kwargs,
+        configure=configure,
+        timeout=15.0,
         check=AsyncConnectionPool.check_connection,
     )
     async with pool:

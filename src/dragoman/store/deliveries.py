@@ -40,7 +40,9 @@ class Delivery:
 
     def facts(self, **more: object) -> bytes:
         """What an event says about it: the tuple's hash and numbers, never the address."""
-        return facts(key=self.key[:32], version=self.review_version, attempt=self.attempt_count, **more)
+        return facts(
+            key=self.key[:32], version=self.review_version, attempt=self.attempt_count, **more
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,18 @@ class StateCount:
     told: int
 
 
-async def claim_deliveries(cell: Cell, worker: UUID, channels: Sequence[str], most: int) -> list[Delivery]:
+async def claim_deliveries(
+    cell: Cell, worker: UUID, channels: Sequence[str], most: int
+) -> list[Delivery]:
     """Take messages that are due and held by nobody alive."""
     async with cell.transaction("claim_deliveries") as tx:
         return await tx.fetch(
-            Delivery, "delivery/claim_deliveries", worker=worker, token=uuid7(), channels=list(channels), most=most
+            Delivery,
+            "delivery/claim_deliveries",
+            worker=worker,
+            token=uuid7(),
+            channels=list(channels),
+            most=most,
         )
 
 
@@ -64,34 +73,68 @@ async def start_sending(cell: Cell, actor: UUID, one: Delivery, deadline_s: floa
     """Commit that the message may arrive from now on; False when it was told already or lost."""
     async with cell.transaction("start_sending") as tx:
         rows = await tx.tuples(
-            "delivery/start_sending", id=one.id, token=one.token, deadline_s=deadline_s, kind=Kind.SENDING, actor=actor,
-            facts=facts(key=one.key[:32], version=one.review_version, attempt=one.attempt_count + 1),
+            "delivery/start_sending",
+            id=one.id,
+            token=one.token,
+            deadline_s=deadline_s,
+            kind=Kind.SENDING,
+            actor=actor,
+            facts=facts(
+                key=one.key[:32], version=one.review_version, attempt=one.attempt_count + 1
+            ),
         )
         return bool(rows)
 
 
 async def record_sent(
-    cell: Cell, actor: UUID, one: Delivery, evidence_id: str, evidence: JSONObject, reason: Reason = Reason.NONE
+    cell: Cell,
+    actor: UUID,
+    one: Delivery,
+    evidence_id: str,
+    evidence: JSONObject,
+    reason: Reason = Reason.NONE,
 ) -> bool:
     """Mark with the evidence, in one write, and wake the job that waits for it."""
     async with cell.transaction("record_sent") as tx:
         rows = await tx.tuples(
-            "delivery/record_sent", id=one.id, token=one.token, evidence_id=evidence_id,
-            evidence=canonical(evidence).decode(), kind=Kind.SENT, reason=reason, actor=actor, facts=one.facts(),
+            "delivery/record_sent",
+            id=one.id,
+            token=one.token,
+            evidence_id=evidence_id,
+            evidence=canonical(evidence).decode(),
+            kind=Kind.SENT,
+            reason=reason,
+            actor=actor,
+            facts=one.facts(),
         )
         await wake_jobs(tx, [JobId(row[0]) for row in rows], Reason.AWAITING_DELIVERIES)
         return bool(rows)
 
 
 async def record_unsent(
-    cell: Cell, actor: UUID, one: Delivery, failure: Failure, *, delay_s: float | None, reason: Reason = Reason.FAILURE
+    cell: Cell,
+    actor: UUID,
+    one: Delivery,
+    failure: Failure,
+    *,
+    delay_s: float | None,
+    reason: Reason = Reason.FAILURE,
 ) -> bool:
     """A message that provably did not arrive waits for its next try, or has failed when `delay_s` is None."""
-    became, kind = ("queued", Kind.SEND_RETRIED) if delay_s is not None else ("failed", Kind.SEND_FAILED)
+    became, kind = (
+        ("queued", Kind.SEND_RETRIED) if delay_s is not None else ("failed", Kind.SEND_FAILED)
+    )
     async with cell.transaction("record_unsent") as tx:
         rows = await tx.tuples(
-            "delivery/record_unsent", id=one.id, token=one.token, became=became, delay_s=delay_s,
-            failure=canonical(failure.facts()).decode(), kind=kind, reason=reason, actor=actor,
+            "delivery/record_unsent",
+            id=one.id,
+            token=one.token,
+            became=became,
+            delay_s=delay_s,
+            failure=canonical(failure.facts()).decode(),
+            kind=kind,
+            reason=reason,
+            actor=actor,
             facts=one.facts(**failure.facts()),
         )
         if became == "failed":
@@ -103,8 +146,14 @@ async def record_doubt(cell: Cell, actor: UUID, one: Delivery, failure: Failure)
     """Nobody knows whether the message arrived."""
     async with cell.transaction("record_delivery_doubt") as tx:
         rows = await tx.tuples(
-            "delivery/record_doubt", id=one.id, token=one.token, failure=canonical(failure.facts()).decode(),
-            kind=Kind.SEND_UNKNOWN, reason=Reason.FAILURE, actor=actor, facts=one.facts(**failure.facts()),
+            "delivery/record_doubt",
+            id=one.id,
+            token=one.token,
+            failure=canonical(failure.facts()).decode(),
+            kind=Kind.SEND_UNKNOWN,
+            reason=Reason.FAILURE,
+            actor=actor,
+            facts=one.facts(**failure.facts()),
         )
         return bool(rows)
 
@@ -127,4 +176,6 @@ async def find_doubtful(cell: Cell, settle_s: float, most: int = 100) -> list[De
 
 async def tell_states(cell: Cell, changelist_id: str, version: int) -> list[StateCount]:
     """How the messages of a version stand."""
-    return await cell.fetch(StateCount, "delivery/tell_states", changelist_id=changelist_id, review_version=version)
+    return await cell.fetch(
+        StateCount, "delivery/tell_states", changelist_id=changelist_id, review_version=version
+    )

@@ -125,7 +125,9 @@ async def enqueue_jobs(tx: Tx, actor: UUID, jobs: Sequence[NewJob]) -> set[JobId
     return {JobId(row[0]) for row in found}
 
 
-async def claim_jobs(cell: Cell, worker: UUID, keys: Sequence[int], most: int, *, share: int | None = None) -> list[Held]:
+async def claim_jobs(
+    cell: Cell, worker: UUID, keys: Sequence[int], most: int, *, share: int | None = None
+) -> list[Held]:
     """Take up to `most` ready jobs of these queues; each gets a token of its own."""
     async with cell.transaction("claim") as tx:
         await tx.run("job/promote_due", most=max(most, 1000))
@@ -134,14 +136,20 @@ async def claim_jobs(cell: Cell, worker: UUID, keys: Sequence[int], most: int, *
         if not tickets:
             return []
         return await _held(
-            tx, "job/claim_jobs", tickets=cell.rows("ticket", tickets), worker=worker, kind=Kind.CLAIMED
+            tx,
+            "job/claim_jobs",
+            tickets=cell.rows("ticket", tickets),
+            worker=worker,
+            kind=Kind.CLAIMED,
         )
 
 
 async def find_stale(cell: Cell, timeouts: Mapping[str, float], most: int) -> list[Held]:
     """Claims whose holder is gone."""
     async with cell.transaction("read") as tx:
-        return await _held(tx, "job/find_stale", timeouts=canonical(dict(timeouts)).decode(), most=most)
+        return await _held(
+            tx, "job/find_stale", timeouts=canonical(dict(timeouts)).decode(), most=most
+        )
 
 
 async def lock_units(tx: Tx, locks: Sequence[int]) -> None:
@@ -152,17 +160,23 @@ async def lock_units(tx: Tx, locks: Sequence[int]) -> None:
 async def move_jobs(tx: Tx, actor: UUID, moves: Sequence[Move]) -> dict[JobId, datetime]:
     """Let go of jobs; those whose token still held come back, each with its own time."""
     rows = tx.cell.rows("move", [astuple(move) for move in moves])
-    return {JobId(row[0]): row[1] for row in await tx.tuples("job/move_jobs", moves=rows, actor=actor)}
+    return {
+        JobId(row[0]): row[1] for row in await tx.tuples("job/move_jobs", moves=rows, actor=actor)
+    }
 
 
 async def store_stage_results(tx: Tx, done: Sequence[StageDone]) -> None:
     """Write down what finished stages left behind."""
-    await tx.run("job/store_stage_results", done=tx.cell.rows("stage_done", [astuple(row) for row in done]))
+    await tx.run(
+        "job/store_stage_results", done=tx.cell.rows("stage_done", [astuple(row) for row in done])
+    )
 
 
 async def bury_jobs(tx: Tx, burials: Sequence[Burial]) -> None:
     """Keep what an operator needs of jobs that have just failed."""
-    await tx.run("dead_letter/bury_jobs", burials=tx.cell.rows("burial", [astuple(row) for row in burials]))
+    await tx.run(
+        "dead_letter/bury_jobs", burials=tx.cell.rows("burial", [astuple(row) for row in burials])
+    )
 
 
 async def note_events(tx: Tx, actor: UUID, notes: Sequence[Note]) -> int:
@@ -175,7 +189,9 @@ async def begin_calls(cell: Cell, actor: UUID, notes: Sequence[Note]) -> set[Job
     """Commit that a model is about to be called; only those still held may call."""
     async with cell.transaction("calling") as tx:
         rows = cell.rows("note", [astuple(note) for note in notes])
-        return {JobId(row[0]) for row in await tx.tuples("job/begin_calls", notes=rows, actor=actor)}
+        return {
+            JobId(row[0]) for row in await tx.tuples("job/begin_calls", notes=rows, actor=actor)
+        }
 
 
 async def find_settled(tx: Tx, tickets: Sequence[tuple[JobId, Token]]) -> set[JobId]:
@@ -188,10 +204,18 @@ async def cancel_jobs(cell: Cell, actor: UUID, ids: Sequence[JobId]) -> set[JobI
     """Cancel what is not final; a refusal is an event too. Cancel wins over a result in flight."""
     async with cell.transaction("cancel") as tx:
         found = await tx.tuples(
-            "job/cancel_jobs", ids=list(ids), actor=actor, kind=Kind.CANCELED, reason=Reason.ASKED_BY_OPERATOR
+            "job/cancel_jobs",
+            ids=list(ids),
+            actor=actor,
+            kind=Kind.CANCELED,
+            reason=Reason.ASKED_BY_OPERATOR,
         )
         canceled = {JobId(row[0]) for row in found}
-        refused = [Note(id, None, Kind.CANCEL_REFUSED, Reason.ALREADY_FINAL) for id in ids if id not in canceled]
+        refused = [
+            Note(id, None, Kind.CANCEL_REFUSED, Reason.ALREADY_FINAL)
+            for id in ids
+            if id not in canceled
+        ]
         if refused:
             await note_events(tx, actor, refused)
         return canceled
@@ -206,8 +230,14 @@ async def name_queue(tx: Tx, queue: Queue, stage: int) -> int:
     """The key of a queue, made known on its first use."""
     key = queue.key
     rows = await tx.tuples(
-        "queue/name_queue", key=key, pipeline=queue.pipeline, stage=stage, mode=queue.mode,
-        provider=queue.provider, account=queue.account, model=queue.model,
+        "queue/name_queue",
+        key=key,
+        pipeline=queue.pipeline,
+        stage=stage,
+        mode=queue.mode,
+        provider=queue.provider,
+        account=queue.account,
+        model=queue.model,
     )
     if rows != [(key,)]:
         raise Invariant("two queues share a key")

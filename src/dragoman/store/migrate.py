@@ -32,7 +32,8 @@ def migrate(owner_dsn: str, *, cell: str = "main", schema: str = "dragoman") -> 
             with connection.transaction():
                 connection.execute(text)
                 connection.execute(
-                    "insert into migration values (%s, %s, clock_timestamp())", (name, sha256(text.encode()))
+                    "insert into migration values (%s, %s, clock_timestamp())",
+                    (name, sha256(text.encode())),
                 )
         with connection.transaction():
             _fill(connection, cell)
@@ -41,7 +42,9 @@ def migrate(owner_dsn: str, *, cell: str = "main", schema: str = "dragoman") -> 
 
 def _prepare(connection: psycopg.Connection, schema: str) -> None:
     if connection.execute("select to_regnamespace(%s)", (schema,)).fetchone() == (None,):
-        connection.execute(psycopg.sql.SQL("create schema {}").format(psycopg.sql.Identifier(schema)))
+        connection.execute(
+            psycopg.sql.SQL("create schema {}").format(psycopg.sql.Identifier(schema))
+        )
     connection.execute(
         "create table if not exists migration (name text primary key, sha256 bytea not null, applied_at timestamptz not null)"
     )
@@ -60,8 +63,14 @@ def _applied(connection: psycopg.Connection) -> set[str]:
 
 def _files() -> list[tuple[str, LiteralString]]:
     folder = resources.files("dragoman.store").joinpath("sql", "migrations")
-    files = sorted((path for path in folder.iterdir() if path.name.endswith(".sql")), key=lambda path: path.name)
-    return [(path.name.removesuffix(".sql"), cast("LiteralString", path.read_text(encoding="utf-8"))) for path in files]
+    files = sorted(
+        (path for path in folder.iterdir() if path.name.endswith(".sql")),
+        key=lambda path: path.name,
+    )
+    return [
+        (path.name.removesuffix(".sql"), cast("LiteralString", path.read_text(encoding="utf-8")))
+        for path in files
+    ]
 
 
 def _fill(connection: psycopg.Connection, cell: str) -> None:

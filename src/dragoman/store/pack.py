@@ -107,7 +107,9 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 def _time(value: datetime) -> bytes:
     passed = value - _EPOCH
-    return struct.pack("!q", (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds)
+    return struct.pack(
+        "!q", (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
+    )
 
 
 ENCODERS: dict[str, Encode] = {

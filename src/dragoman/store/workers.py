@@ -27,7 +27,9 @@ async def know_actor(tx: Tx, role: str, name: str) -> UUID:
     return actor
 
 
-async def register_worker(line: AsyncConnection, worker: UUID, role: str, name: str, lease_s: float) -> datetime:
+async def register_worker(
+    line: AsyncConnection, worker: UUID, role: str, name: str, lease_s: float
+) -> datetime:
     """Make a worker known on its own line, with a lease."""
     params = {"id": worker, "role": role, "name": name, "lease_s": lease_s}
     with mapped():
@@ -42,7 +44,9 @@ async def renew_lease(line: AsyncConnection, worker: UUID, lease_s: float) -> bo
     """Renew a lease that has not ended; False: it is gone, stop."""
     with mapped():
         async with line.transaction(), line.cursor() as cursor:
-            await cursor.execute(statement("worker/renew_lease"), {"id": worker, "lease_s": lease_s})
+            await cursor.execute(
+                statement("worker/renew_lease"), {"id": worker, "lease_s": lease_s}
+            )
             return await cursor.fetchone() is not None
 
 
@@ -53,20 +57,35 @@ async def stop_worker(line: AsyncConnection, worker: UUID) -> None:
             await line.execute(statement("worker/stop_worker"), {"id": worker})
 
 
-async def raise_alert(cell: Cell, kind: str, subject: str, severity: str, facts: JSONObject) -> None:
+async def raise_alert(
+    cell: Cell, kind: str, subject: str, severity: str, facts: JSONObject
+) -> None:
     """Raise an alert, or count it again while it is open. Metadata only."""
     async with cell.transaction("raise_alert") as tx:
         await tx.run(
-            "alert/raise_alert", id=uuid7(), kind=kind, subject=subject, severity=severity,
+            "alert/raise_alert",
+            id=uuid7(),
+            kind=kind,
+            subject=subject,
+            severity=severity,
             facts=canonical(facts).decode(),
         )
 
 
-async def open_run(cell: Cell, role: str, worker: UUID, max_jobs: int | None, max_runtime_s: float | None) -> UUID:
+async def open_run(
+    cell: Cell, role: str, worker: UUID, max_jobs: int | None, max_runtime_s: float | None
+) -> UUID:
     """Begin a run."""
     run = uuid7()
     async with cell.transaction("open_run") as tx:
-        await tx.run("run/open_run", id=run, role=role, worker=worker, max_jobs=max_jobs, max_runtime_s=max_runtime_s)
+        await tx.run(
+            "run/open_run",
+            id=run,
+            role=role,
+            worker=worker,
+            max_jobs=max_jobs,
+            max_runtime_s=max_runtime_s,
+        )
     return run
 
 

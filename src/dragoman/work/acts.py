@@ -60,7 +60,9 @@ class Act:
     deadline_s: float
 
 
-def create_batch(adapter: Adapter, account: Account, file_id: str, nonce: str, deadline_s: float) -> Act:
+def create_batch(
+    adapter: Adapter, account: Account, file_id: str, nonce: str, deadline_s: float
+) -> Act:
     """The act of creating a provider's batch: exactly one POST."""
 
     async def perform(left_s: float) -> Answer:
@@ -69,7 +71,9 @@ def create_batch(adapter: Adapter, account: Account, file_id: str, nonce: str, d
     return Act("submit.create", perform, deadline_s)
 
 
-def send_message(channel: Channel, recipient: str, key: str, payload: bytes, deadline_s: float) -> Act:
+def send_message(
+    channel: Channel, recipient: str, key: str, payload: bytes, deadline_s: float
+) -> Act:
     """The act of sending one message to one recipient."""
 
     async def perform(left_s: float) -> Answer:

@@ -28,7 +28,9 @@ from dragoman.work.submission import Providers, by_job, give_back, mark
 
 _CHUNK = 200
 _ABSENCES = 2
-_ENDED = frozenset({BatchStatus.COMPLETED, BatchStatus.FAILED, BatchStatus.CANCELED, BatchStatus.EXPIRED})
+_ENDED = frozenset(
+    {BatchStatus.COMPLETED, BatchStatus.FAILED, BatchStatus.CANCELED, BatchStatus.EXPIRED}
+)
 
 
 @dataclass(slots=True)
@@ -75,7 +77,10 @@ class Collector(Loop):
         station = self.station
         if not await batches.count_work(station.cell):
             await workers.skip_run(
-                station.cell, self.role, station.line.worker, f"{self.role} skipped: no pending items"
+                station.cell,
+                self.role,
+                station.line.worker,
+                f"{self.role} skipped: no pending items",
             )
             return 0
         station.line.fence()
@@ -110,14 +115,21 @@ class Collector(Loop):
             return await self._adopt(batch, found)
         if await batches.record_absence(station.cell, batch) < _ABSENCES:
             return Counter()
-        return await give_back(station.cell, station.line.worker, station.pipelines, batch, "provably_absent")
+        return await give_back(
+            station.cell, station.line.worker, station.pipelines, batch, "provably_absent"
+        )
 
     async def _adopt(self, batch: batches.Batch, found: Sequence[BatchView]) -> Counter[str]:
         station, oldest = self.station, found[0]
         if len(found) > 1:
             await self._alert("batch_created_twice", batch, "page", times=len(found))
         await mark(
-            station.cell, station.line.worker, batch, oldest.provider_batch_id, oldest.raw_status, Reason.ADOPTED
+            station.cell,
+            station.line.worker,
+            batch,
+            oldest.provider_batch_id,
+            oldest.raw_status,
+            Reason.ADOPTED,
         )
         log.info("adopted", batch=str(batch.id), theirs=oldest.provider_batch_id)
         return Counter(adopted=1)
@@ -143,7 +155,11 @@ class Collector(Loop):
             await self._alert("unknown_batch_status", batch, "act", status=view.raw_status)
         state = None if view.status is BatchStatus.UNKNOWN else view.status.value
         return await batches.record_poll(
-            self.station.cell, batch, status=view.raw_status, state=state, files=view.result_files,
+            self.station.cell,
+            batch,
+            status=view.raw_status,
+            state=state,
+            files=view.result_files,
             ended=view.status in _ENDED,
         )
 
@@ -165,9 +181,13 @@ class Collector(Loop):
             await self._alert("unknown_batch_item", batch, "act", lines=results.unknown)
         return results
 
-    async def _take_in(self, batch: batches.Batch, view: BatchView, results: Results) -> Counter[str]:
+    async def _take_in(
+        self, batch: batches.Batch, view: BatchView, results: Results
+    ) -> Counter[str]:
         groups = by_job(await batches.open_items(self.station.cell, batch.id))
-        answered = [(group, replies) for group in groups if (replies := results.of(group)) is not None]
+        answered = [
+            (group, replies) for group in groups if (replies := results.of(group)) is not None
+        ]
         silent = [group for group in groups if results.of(group) is None]
         counts: Counter[str] = Counter()
         for start in range(0, len(answered), _CHUNK):
@@ -184,7 +204,8 @@ class Collector(Loop):
         stage = cast("LLMStage", stage_of(station.pipelines, answered[0][0][0].job))
         given = await stage.load(station.cell, [group[0].job for group, _ in answered])
         finished = [
-            _finished(batch, group, absorb(stage, group[0].job, given, replies)) for group, replies in answered
+            _finished(batch, group, absorb(stage, group[0].job, given, replies))
+            for group, replies in answered
         ]
         return await finish(station.cell, station.line.worker, station.pipelines, finished)
 
@@ -213,27 +234,37 @@ class Collector(Loop):
                 for file in files:
                     await ports.cross("collect.delete", adapter.delete_file(account, file))
             except ProviderFailed as failed:
-                log.warning("provider", role=self.role, batch=str(batch.id), code=failed.failure.code)
+                log.warning(
+                    "provider", role=self.role, batch=str(batch.id), code=failed.failure.code
+                )
                 continue
             await batches.record_files_deleted(self.station.cell, batch)
 
     def _at(self, batch: batches.Batch) -> tuple[Adapter, Account]:
-        return self.providers.adapter(batch.adapter_kind), self.providers.account(batch.account, batch.base_url)
+        return self.providers.adapter(batch.adapter_kind), self.providers.account(
+            batch.account, batch.base_url
+        )
 
-    async def _alert(self, kind: str, batch: batches.Batch, severity: str, **facts: str | int) -> None:
+    async def _alert(
+        self, kind: str, batch: batches.Batch, severity: str, **facts: str | int
+    ) -> None:
         await workers.raise_alert(
             self.station.cell, kind, str(batch.id), severity, {"batch_id": str(batch.id), **facts}
         )
 
 
-def absorb(stage: LLMStage, job: Held, given: Mapping[JobId, object], replies: Sequence[Reply]) -> Outcome:
+def absorb(
+    stage: LLMStage, job: Held, given: Mapping[JobId, object], replies: Sequence[Reply]
+) -> Outcome:
     """The stage's own judgement; a job whose input is gone has nothing to be judged by."""
     if job.id not in given:
         return Bury(Failure(FailureClass.NOT_FOUND, "input_is_gone"))
     return stage.absorb(job, given[job.id], replies)
 
 
-def _finished(batch: batches.Batch, group: Sequence[batches.OpenItem], outcome: Outcome) -> Finished:
+def _finished(
+    batch: batches.Batch, group: Sequence[batches.OpenItem], outcome: Outcome
+) -> Finished:
     return Finished(group[0].job, outcome, batch.id, tuple(item.item_index for item in group))
 
 

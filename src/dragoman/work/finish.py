@@ -48,7 +48,9 @@ class Exit:
     burial: jobs.Burial | None
 
 
-async def finish(cell: Cell, actor: UUID, pipelines: Pipelines, finished: Sequence[Finished]) -> Counter[str]:
+async def finish(
+    cell: Cell, actor: UUID, pipelines: Pipelines, finished: Sequence[Finished]
+) -> Counter[str]:
     """Let go of jobs; counts by what became of them: succeeded, failed, requeued, deferred, lost."""
     if not finished:
         return Counter()
@@ -76,7 +78,9 @@ async def _finish_chunk(
             async with cell.transaction("finish") as tx:
                 await jobs.lock_units(tx, [one.finished.job.unit_lock for one in exits])
                 moved = await jobs.move_jobs(tx, actor, [one.move for one in exits])
-                await _leave_behind(tx, pipelines, [one for one in exits if one.move.id in moved], moved)
+                await _leave_behind(
+                    tx, pipelines, [one for one in exits if one.move.id in moved], moved
+                )
                 # Fired here a guard's refusal has a place and can be bisected; at COMMIT it would be doubt.
                 await tx.connection.execute("set constraints all immediate")
                 return moved
@@ -94,10 +98,16 @@ async def _leave_behind(
     for one in exits:
         job, outcome = one.finished.job, one.finished.outcome
         if isinstance(outcome, Done):
-            results.setdefault((job.pipeline, job.stage), []).append(Stored(job, moved[job.id], outcome))
+            results.setdefault((job.pipeline, job.stage), []).append(
+                Stored(job, moved[job.id], outcome)
+            )
             if one.move.kind is Kind.ADVANCED:
                 name = stage_of(pipelines, job).name
-                passed.append(jobs.StageDone(job.id, job.stage, f"{job.pipeline}/{name}/{job.id}", outcome.sha256))
+                passed.append(
+                    jobs.StageDone(
+                        job.id, job.stage, f"{job.pipeline}/{name}/{job.id}", outcome.sha256
+                    )
+                )
     for (pipeline, stage), stored in results.items():
         await pipelines[pipeline].stages[stage].store(tx, stored)
     if passed:
@@ -105,7 +115,9 @@ async def _leave_behind(
     burials = [one.burial for one in exits if one.burial]
     if burials:
         await jobs.bury_jobs(tx, burials)
-    settled = [item for one in exits for item in _items(one.finished, _item_state(one.move), one.move)]
+    settled = [
+        item for one in exits for item in _items(one.finished, _item_state(one.move), one.move)
+    ]
     if settled:
         await batches.settle_items(tx, settled)
 
@@ -136,7 +148,9 @@ def exit_of(pipelines: Pipelines, one: Finished) -> Exit:
         case Done():
             return _done(pipelines, one)
         case Defer(reason=reason):
-            delay = outcome.delay_s if outcome.delay_s is not None else _seconds_until(outcome.until)
+            delay = (
+                outcome.delay_s if outcome.delay_s is not None else _seconds_until(outcome.until)
+            )
             return Exit(one, _requeue(job, Kind.DEFERRED, reason, delay), None)
         case Retry(failure=failure):
             return _retry(pipelines, one, failure)
@@ -162,13 +176,17 @@ def _retry(pipelines: Pipelines, one: Finished, failure: Failure) -> Exit:
     job, policy = one.job, stage_of(pipelines, one.job).retry
     if failure.error_class in _FREE and job.free_requeues < MAX_FREE_REQUEUES:
         kind = Kind.RELEASED if failure.error_class is FailureClass.NOT_EXECUTED else Kind.RETRIED
-        delay = policy.delay_s(1, failure.retry_after_s) if one.batch is None else failure.retry_after_s
+        delay = (
+            policy.delay_s(1, failure.retry_after_s) if one.batch is None else failure.retry_after_s
+        )
         move = _requeue(job, kind, Reason.FREE_REQUEUE, delay, failure)
         return Exit(one, replace(move, free_add=1), None)
     if job.attempt >= job.max_attempts:
         return _buried(pipelines, one, failure, (), Reason.EXHAUSTED)
     is_stale = failure.error_class is FailureClass.STALE_CLAIM
-    kind, reason = (Kind.STALE_REQUEUED, Reason.STALE_CLAIM) if is_stale else (Kind.RETRIED, Reason.FAILURE)
+    kind, reason = (
+        (Kind.STALE_REQUEUED, Reason.STALE_CLAIM) if is_stale else (Kind.RETRIED, Reason.FAILURE)
+    )
     delay = None if is_stale else _backoff(policy, job, failure)
     return Exit(one, replace(_requeue(job, kind, reason, delay, failure), attempt_add=1), None)
 
@@ -183,14 +201,27 @@ def _buried(
     job, stage = one.job, stage_of(pipelines, one.job).name
     move = _move(job, State.FAILED, Kind.FAILED, reason, attempt_add=1, failure=failure)
     context: JSONObject = {
-        "job_id": str(job.id), "pipeline": job.pipeline, "stage": stage, "attempts": job.attempt,
-        "free_requeues": job.free_requeues, "unit_sha256": digest(job.unit.encode()).hex()[:16],
-        "batch_id": str(one.batch) if one.batch else None, **failure.facts(),
+        "job_id": str(job.id),
+        "pipeline": job.pipeline,
+        "stage": stage,
+        "attempts": job.attempt,
+        "free_requeues": job.free_requeues,
+        "unit_sha256": digest(job.unit.encode()).hex()[:16],
+        "batch_id": str(one.batch) if one.batch else None,
+        **failure.facts(),
     }
     stack = frames or (f"{failure.error_class}: {failure.code} at {job.pipeline}/{stage}",)
     burial = jobs.Burial(
-        job.id, uuid7(), job.stage, stage, job.attempt, failure.error_class, failure.code,
-        "exhausted" if reason is Reason.EXHAUSTED else "not_retryable", "\n".join(stack), context,
+        job.id,
+        uuid7(),
+        job.stage,
+        stage,
+        job.attempt,
+        failure.error_class,
+        failure.code,
+        "exhausted" if reason is Reason.EXHAUSTED else "not_retryable",
+        "\n".join(stack),
+        context,
     )
     return Exit(one, move, burial)
 
@@ -204,13 +235,33 @@ def _requeue(
 
 
 def _move(
-    job: Held, became: State, kind: Kind, reason: Reason, *, attempt_add: int, failure: Failure | None = None
+    job: Held,
+    became: State,
+    kind: Kind,
+    reason: Reason,
+    *,
+    attempt_add: int,
+    failure: Failure | None = None,
 ) -> jobs.Move:
     told = failure.facts() if failure else None
     return jobs.Move(
-        id=job.id, token=job.token, was=job.state, was_key=job.queue_key, was_stage=job.stage, attempt=job.attempt,
-        became=became, stage=job.stage, queue_key=job.queue_key, ready=False, delay_s=None, attempt_add=attempt_add,
-        free_add=0, kind=kind, reason=reason, failure=told, facts=canonical(told) if told else None,
+        id=job.id,
+        token=job.token,
+        was=job.state,
+        was_key=job.queue_key,
+        was_stage=job.stage,
+        attempt=job.attempt,
+        became=became,
+        stage=job.stage,
+        queue_key=job.queue_key,
+        ready=False,
+        delay_s=None,
+        attempt_add=attempt_add,
+        free_add=0,
+        kind=kind,
+        reason=reason,
+        failure=told,
+        facts=canonical(told) if told else None,
     )
 
 
@@ -234,7 +285,9 @@ def _poisoned(one: Finished, refused: DataRefused) -> Finished:
     """A result that the database refuses even alone fails alone, by code, without its text."""
     if isinstance(one.outcome, Bury):
         raise refused
-    failure = Failure(FailureClass.RUNTIME_BUG, f"refused_by_database_{refused.sqlstate or 'unknown'}")
+    failure = Failure(
+        FailureClass.RUNTIME_BUG, f"refused_by_database_{refused.sqlstate or 'unknown'}"
+    )
     return replace(one, outcome=Bury(failure))
 
 
@@ -246,11 +299,15 @@ async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
         settled = [item for one in lost for item in _items(one.finished, "ignored", one.move)]
         was_open = await batches.settle_items(tx, settled) if settled else set[JobId]()
         late = [
-            one for one in lost
+            one
+            for one in lost
             if one.move.id not in done and (one.finished.batch is None or one.move.id in was_open)
         ]
         notes = [
-            jobs.Note(one.move.id, one.move.token, Kind.LATE_RESULT, Reason.LOST_LEASE, one.move.facts) for one in late
+            jobs.Note(
+                one.move.id, one.move.token, Kind.LATE_RESULT, Reason.LOST_LEASE, one.move.facts
+            )
+            for one in late
         ]
         if notes:
             await jobs.note_events(tx, actor, notes)

@@ -80,12 +80,17 @@ class Line:
 
 
 @asynccontextmanager
-async def open_line(dsn: str, *, role: str, name: str, lease_s: float, schema: str = "dragoman") -> AsyncIterator[Line]:
+async def open_line(
+    dsn: str, *, role: str, name: str, lease_s: float, schema: str = "dragoman"
+) -> AsyncIterator[Line]:
     """Register a worker and keep its lease for as long as the block runs."""
     worker = uuid7()
     with mapped():
         connection = await psycopg.AsyncConnection.connect(
-            dsn, autocommit=True, options=f"-c search_path={schema}", application_name=f"{role} line"
+            dsn,
+            autocommit=True,
+            options=f"-c search_path={schema}",
+            application_name=f"{role} line",
         )
     async with connection:
         began = ports.monotonic()

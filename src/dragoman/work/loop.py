@@ -77,12 +77,18 @@ class Loop(ABC):
     async def _page(self, error: Exception) -> None:
         facts = {"frames": list[object](frames(error))[-5:]}
         await workers.raise_alert(
-            self.station.cell, "runtime_bug", f"{self.role}:{type(error).__name__}", "page", facts  # type: ignore[arg-type]  # a list of str is JSON
+            self.station.cell,
+            "runtime_bug",
+            f"{self.role}:{type(error).__name__}",
+            "page",
+            facts,  # type: ignore[arg-type]  # a list of str is JSON
         )
 
     async def _sleep(self, stop: asyncio.Event) -> None:
         pause = self.every_s if self.is_scheduled else self.every_s * (0.75 + random.random() / 2)  # noqa: S311 - jitter
-        waits = [asyncio.ensure_future(each.wait()) for each in (stop, self.wake, self.station.line.lost)]
+        waits = [
+            asyncio.ensure_future(each.wait()) for each in (stop, self.wake, self.station.line.lost)
+        ]
         await asyncio.wait(waits, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
         for each in waits:
             each.cancel()

@@ -85,7 +85,10 @@ class Pipeline:
         """Where this job waits when it is at that stage."""
         routing = job.routing
         return self.queue(
-            stage, mode=job.mode, provider=str(routing.get("provider", "")), account=job.account,
+            stage,
+            mode=job.mode,
+            provider=str(routing.get("provider", "")),
+            account=job.account,
             model=str(routing.get("model", "")),
         )
 

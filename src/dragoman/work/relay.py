@@ -40,7 +40,9 @@ class Sending:
 
     async def mark(self, happened: Happened) -> None:
         """Write the evidence, in one write."""
-        await deliveries.record_sent(self.cell, self.actor, self.one, happened.evidence_id, happened.facts)
+        await deliveries.record_sent(
+            self.cell, self.actor, self.one, happened.evidence_id, happened.facts
+        )
 
     async def give_back(self, failure: Failure) -> None:
         """It did not arrive, provably: once more later, or never."""
@@ -48,7 +50,9 @@ class Sending:
         may_retry = failure.is_retryable and tries < self.one.max_attempts
         delay = _RETRY.delay_s(tries, failure.retry_after_s) if may_retry else None
         reason = Reason.FAILURE if may_retry or not failure.is_retryable else Reason.EXHAUSTED
-        await deliveries.record_unsent(self.cell, self.actor, self.one, failure, delay_s=delay, reason=reason)
+        await deliveries.record_unsent(
+            self.cell, self.actor, self.one, failure, delay_s=delay, reason=reason
+        )
         if delay is None:
             await _alert(self.cell, self.one, "delivery_failed", failure.code)
 
@@ -88,7 +92,11 @@ class Relay(Loop):
     async def _send(self, one: deliveries.Delivery) -> None:
         station = self.station
         act = send_message(
-            self.channels[one.channel], one.recipient, one.key, one.payload, station.profile.send_deadline_s
+            self.channels[one.channel],
+            one.recipient,
+            one.key,
+            one.payload,
+            station.profile.send_deadline_s,
         )
         try:
             await act_once(Sending(station.cell, station.line.worker, one), act, station.line.fence)
@@ -113,10 +121,17 @@ class Relay(Loop):
         if one.guarantee == Guarantee.KEY:
             await self._again(one, "same_key_again")
         elif channel is not None:
-            told = await ports.cross("relay.lookup", cast("Asks", channel).lookup(one.recipient, one.key))
+            told = await ports.cross(
+                "relay.lookup", cast("Asks", channel).lookup(one.recipient, one.key)
+            )
             if isinstance(told, Happened):
                 await deliveries.record_sent(
-                    station.cell, station.line.worker, one, told.evidence_id, told.facts, Reason.ADOPTED
+                    station.cell,
+                    station.line.worker,
+                    one,
+                    told.evidence_id,
+                    told.facts,
+                    Reason.ADOPTED,
                 )
             elif isinstance(told, Absent):
                 await self._again(one, "provably_absent")
@@ -126,9 +141,16 @@ class Relay(Loop):
     async def _again(self, one: deliveries.Delivery, code: str) -> None:
         failure = Failure(FailureClass.NOT_EXECUTED, code)
         await deliveries.record_unsent(
-            self.station.cell, self.station.line.worker, one, failure, delay_s=0.0, reason=Reason.PROVABLY_ABSENT
+            self.station.cell,
+            self.station.line.worker,
+            one,
+            failure,
+            delay_s=0.0,
+            reason=Reason.PROVABLY_ABSENT,
         )
 
 
 async def _alert(cell: Cell, one: deliveries.Delivery, kind: str, code: str) -> None:
-    await workers.raise_alert(cell, kind, str(one.id), "act", {"delivery_id": str(one.id), "code": code})
+    await workers.raise_alert(
+        cell, kind, str(one.id), "act", {"delivery_id": str(one.id), "code": code}
+    )

@@ -49,7 +49,12 @@ class Submission:
     async def begin(self, deadline_s: float) -> bool:
         """Commit that the batch may exist from now on."""
         return await batches.start_submission(
-            self.cell, self.batch.id, self.batch.token, file=self.file_id, sha256=self.sha256, size=self.size,
+            self.cell,
+            self.batch.id,
+            self.batch.token,
+            file=self.file_id,
+            sha256=self.sha256,
+            size=self.size,
             deadline_s=deadline_s,
         )
 
@@ -59,7 +64,14 @@ class Submission:
 
     async def give_back(self, failure: Failure) -> None:
         """The provider did not create it: its jobs wait again."""
-        await give_back(self.cell, self.actor, self.pipelines, self.batch, f"create_{failure.code}", failure.retry_after_s)
+        await give_back(
+            self.cell,
+            self.actor,
+            self.pipelines,
+            self.batch,
+            f"create_{failure.code}",
+            failure.retry_after_s,
+        )
 
     async def doubt(self, failure: Failure) -> None:  # noqa: ARG002 - the row says all there is to know
         """Nobody knows: the collector will ask."""
@@ -67,16 +79,27 @@ class Submission:
 
 
 async def mark(
-    cell: Cell, actor: UUID, batch: batches.Batch | batches.NewBatch, theirs: str, status: str, reason: Reason
+    cell: Cell,
+    actor: UUID,
+    batch: batches.Batch | batches.NewBatch,
+    theirs: str,
+    status: str,
+    reason: Reason,
 ) -> None:
     """Write down that the provider has the batch."""
     items = await batches.open_items(cell, batch.id)
     going = [
         batches.Sending(
-            item.job.id, item.job.token,
+            item.job.id,
+            item.job.token,
             facts(
-                batch_id=str(batch.id), batch_item_index=item.item_index, provider_batch_id=theirs,
-                provider=batch.provider, account=batch.account, model=batch.model, batch_group_key=batch.group_key,
+                batch_id=str(batch.id),
+                batch_item_index=item.item_index,
+                provider_batch_id=theirs,
+                provider=batch.provider,
+                account=batch.account,
+                model=batch.model,
+                batch_group_key=batch.group_key,
             ),
         )
         for item in items
@@ -87,8 +110,13 @@ async def mark(
 
 
 async def give_back(
-    cell: Cell, actor: UUID, pipelines: Pipelines, batch: batches.Batch | batches.NewBatch, code: str,
-    retry_after_s: float | None = None, reason: FailureClass = FailureClass.NOT_EXECUTED,
+    cell: Cell,
+    actor: UUID,
+    pipelines: Pipelines,
+    batch: batches.Batch | batches.NewBatch,
+    code: str,
+    retry_after_s: float | None = None,
+    reason: FailureClass = FailureClass.NOT_EXECUTED,
 ) -> Counter[str]:
     """A submission that provably did not happen lets go of its jobs; no attempt is burnt."""
     counts: Counter[str] = Counter()
@@ -96,7 +124,9 @@ async def give_back(
     for group in by_job(await batches.open_items(cell, batch.id)):
         held = group[0].job
         indices = tuple(item.item_index for item in group)
-        counts += await finish(cell, actor, pipelines, [Finished(held, Retry(failure), batch.id, indices)])
+        counts += await finish(
+            cell, actor, pipelines, [Finished(held, Retry(failure), batch.id, indices)]
+        )
     await batches.release_batch(cell, batch.id, batch.token)
     return counts
 
@@ -121,7 +151,13 @@ def new_batch(held: Held, nonce: str, id: BatchId, token: Token) -> batches.NewB
     routing = held.routing
     base_url = routing.get("base_url")
     return batches.NewBatch(
-        id=id, nonce=nonce, provider=str(routing["provider"]), adapter_kind=str(routing["adapter_kind"]),
-        base_url=str(base_url) if base_url else None, account=held.account, model=str(routing["model"]),
-        group_key=held.group_key or "", token=token,
+        id=id,
+        nonce=nonce,
+        provider=str(routing["provider"]),
+        adapter_kind=str(routing["adapter_kind"]),
+        base_url=str(base_url) if base_url else None,
+        account=held.account,
+        model=str(routing["model"]),
+        group_key=held.group_key or "",
+        token=token,
     )

@@ -57,7 +57,10 @@ class Submitter(Loop):
         keys = [queue.key for queue in queues]
         if not await jobs.count_due(station.cell, keys):
             await workers.skip_run(
-                station.cell, self.role, station.line.worker, f"{self.role} skipped: no pending items"
+                station.cell,
+                self.role,
+                station.line.worker,
+                f"{self.role} skipped: no pending items",
             )
             return 0
         station.line.fence()
@@ -87,7 +90,9 @@ class Submitter(Loop):
             counts += await self._submit(parcel, adapter)
         return counts
 
-    async def _write(self, held: Sequence[Held], adapter: Adapter) -> tuple[list[Written], list[Finished]]:
+    async def _write(
+        self, held: Sequence[Held], adapter: Adapter
+    ) -> tuple[list[Written], list[Finished]]:
         """Lines for the jobs that can be asked about; the others fail alone and at once."""
         stage = cast("LLMStage", stage_of(self.station.pipelines, held[0]))
         given = await stage.load(self.station.cell, held)
@@ -114,17 +119,30 @@ class Submitter(Loop):
         lines = [line for index, line in enumerate(every) if index in taken]
         account = self.providers.account(batch.account, batch.base_url)
         try:
-            file_id = await ports.cross("submit.upload", adapter.upload(account, batch.nonce, lines))
+            file_id = await ports.cross(
+                "submit.upload", adapter.upload(account, batch.nonce, lines)
+            )
         except ProviderFailed as failed:
             return await give_back(
-                station.cell, station.line.worker, station.pipelines, batch, f"upload_{failed.failure.code}",
+                station.cell,
+                station.line.worker,
+                station.pipelines,
+                batch,
+                f"upload_{failed.failure.code}",
                 failed.failure.retry_after_s,
             )
         book = Submission(
-            station.cell, station.line.worker, station.pipelines, batch, file_id,
-            hashlib.sha256(b"".join(lines)).digest(), sum(map(len, lines)),
+            station.cell,
+            station.line.worker,
+            station.pipelines,
+            batch,
+            file_id,
+            hashlib.sha256(b"".join(lines)).digest(),
+            sum(map(len, lines)),
         )
-        act = create_batch(adapter, account, file_id, batch.nonce, station.profile.create_deadline_s)
+        act = create_batch(
+            adapter, account, file_id, batch.nonce, station.profile.create_deadline_s
+        )
         try:
             answer = await act_once(book, act, station.line.fence)
         except LeaseLost:
@@ -150,8 +168,13 @@ def groups(held: Sequence[Held]) -> Iterator[list[Held]]:
     def key(job: Held) -> tuple[str, ...]:
         routing = job.routing
         return (
-            job.pipeline, str(job.stage), str(routing["adapter_kind"]), str(routing.get("base_url") or ""),
-            job.account, job.group_key or "", str(routing["model"]),
+            job.pipeline,
+            str(job.stage),
+            str(routing["adapter_kind"]),
+            str(routing.get("base_url") or ""),
+            job.account,
+            job.group_key or "",
+            str(routing["model"]),
         )
 
     for _, group in groupby(sorted(held, key=key), key=key):
@@ -164,7 +187,9 @@ def parcels(written: Sequence[Written], limits: Limits) -> Iterator[list[Written
     items = size = 0
     for each in written:
         weight = sum(map(len, each.lines))
-        if parcel and (items + len(each.lines) > limits.max_items or size + weight > limits.max_bytes):
+        if parcel and (
+            items + len(each.lines) > limits.max_items or size + weight > limits.max_bytes
+        ):
             yield parcel
             parcel, items, size = [], 0, 0
         parcel.append(each)

@@ -41,11 +41,16 @@ class Sweeper(Loop):
     async def sweep_stale(self) -> int:
         """Requeue claims whose holder is gone; each counts as one failed attempt, once."""
         station = self.station
-        timeouts = {pipeline.name: pipeline.claim_timeout_s for pipeline in station.pipelines.values()}
+        timeouts = {
+            pipeline.name: pipeline.claim_timeout_s for pipeline in station.pipelines.values()
+        }
         stale = await jobs.find_stale(station.cell, timeouts, station.profile.max_jobs_per_run)
         failure = Failure(FailureClass.STALE_CLAIM, "stale_claim_requeued")
         counts = await finish(
-            station.cell, station.line.worker, station.pipelines, [Finished(job, Retry(failure)) for job in stale]
+            station.cell,
+            station.line.worker,
+            station.pipelines,
+            [Finished(job, Retry(failure)) for job in stale],
         )
         if stale:
             log.info("swept", requeued=counts["requeued"], failed=counts["failed"])

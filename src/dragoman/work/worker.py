@@ -43,7 +43,9 @@ class Worker(Loop):
             return 0
         station.line.fence()
         keys = [queue.key for queue in queues]
-        held = await jobs.claim_jobs(station.cell, station.line.worker, keys, station.profile.concurrency)
+        held = await jobs.claim_jobs(
+            station.cell, station.line.worker, keys, station.profile.concurrency
+        )
         counts = await asyncio.gather(*(self._see_through(job) for job in held))
         return len(held) if sum(counts, Counter[str]()).total() else 0
 
@@ -55,8 +57,12 @@ class Worker(Loop):
             raise
         except Exception as error:  # noqa: BLE001 - an unknown exception is a bug: no retry, a page
             await self._page(error)
-            outcome = Bury(Failure(FailureClass.RUNTIME_BUG, type(error).__name__), tuple(frames(error)))
-        return await finish(station.cell, station.line.worker, station.pipelines, [Finished(job, outcome)])
+            outcome = Bury(
+                Failure(FailureClass.RUNTIME_BUG, type(error).__name__), tuple(frames(error))
+            )
+        return await finish(
+            station.cell, station.line.worker, station.pipelines, [Finished(job, outcome)]
+        )
 
     async def _outcome(self, job: Held) -> Outcome:
         stage = stage_of(self.station.pipelines, job)
@@ -84,18 +90,27 @@ class Worker(Loop):
         account = self.providers.account(job.account, str(base_url) if base_url else None)
         adapter = self.providers.adapter(str(routing["adapter_kind"]))
         note = jobs.Note(
-            job.id, job.token, Kind.CALLING, facts=facts(provider=routing["provider"], model=routing["model"], calls=len(calls))
+            job.id,
+            job.token,
+            Kind.CALLING,
+            facts=facts(provider=routing["provider"], model=routing["model"], calls=len(calls)),
         )
         if job.id not in await jobs.begin_calls(station.cell, station.line.worker, [note]):
             raise LeaseLost
         replies: list[Reply] = []
         for call in calls:
             station.line.fence()
-            asked = adapter.answer(account, call, str(routing["model"]), station.profile.answer_deadline_s)
+            asked = adapter.answer(
+                account, call, str(routing["model"]), station.profile.answer_deadline_s
+            )
             replies.append(await ports.cross("work.answer", asked))
         return replies
 
     async def _page(self, error: Exception) -> None:
         await workers.raise_alert(
-            self.station.cell, "runtime_bug", f"{self.role}:{type(error).__name__}", "page", {"frames": [*frames(error)[-5:]]}
+            self.station.cell,
+            "runtime_bug",
+            f"{self.role}:{type(error).__name__}",
+            "page",
+            {"frames": [*frames(error)[-5:]]},
         )

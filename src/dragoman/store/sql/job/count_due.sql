@@ -3,4 +3,4 @@ select count(*) as n from (
   select 1 from standing
    where queue_key = any(%(keys)s::int[]) and state = 'queued'
      and (ready or not_before_at <= (select clock()))
-   limit %(most)s) as some
+   limit %(most)s) as due
