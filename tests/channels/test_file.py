@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -57,8 +57,9 @@ def test_a_message_becomes_one_line_that_can_be_found(
 
 @pytest.mark.req("R357")
 def test_a_second_send_writes_the_same_line(file: File, path: Path, message: Message) -> None:
-    """Equal messages give equal bytes; asking finds the first of them."""
-    first, second = send(file, message), send(file, message)
+    """Equal messages give equal bytes in every time zone; asking finds the first of them."""
+    elsewhere = message.created_at.astimezone(timezone(timedelta(hours=5)))
+    first, second = send(file, message), send(file, replace(message, created_at=elsewhere))
     assert path.read_bytes() == file.render(message) * 2
     assert first != second
     assert lookup(file, message) == first

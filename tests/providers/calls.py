@@ -10,7 +10,7 @@ from typing import TypeVar
 from dragoman.core.answer import Happened
 from dragoman.core.call import Call
 from dragoman.core.canonical import JSON, JSONObject
-from dragoman.providers.base import Account, BatchView
+from dragoman.providers.base import Account, BatchView, Line
 from dragoman.providers.openai_responses import OpenAIResponses
 from dragoman.providers.transport import Timeouts, Transport
 from dragoman.sandbox.server import Sandbox
@@ -77,3 +77,12 @@ def rows(sandbox: Sandbox, kind: str) -> list[JSON]:
     found = sandbox.ledger()[kind]
     assert isinstance(found, list)
     return found
+
+
+async def read_lines(adapter: OpenAIResponses, who: Account, files: tuple[str, ...]) -> list[Line]:
+    """Every line of these result files, decoded."""
+    return [
+        adapter.decode_line(line)
+        for file_id in files
+        async for line in adapter.download(who, file_id)
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 
@@ -17,19 +17,28 @@ class RawServer:
 
 
 @asynccontextmanager
-async def answering(*pieces: bytes, hold: bool = False) -> AsyncGenerator[RawServer]:
+async def answering(
+    *pieces: bytes, hold: bool = False, until: bytes = b"\r\n\r\n"
+) -> AsyncGenerator[RawServer]:
     """Answer every request with these bytes and close; with `hold` keep silent after them."""
     server, released = RawServer(), asyncio.Event()
+    serving: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server.requests.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.writelines(pieces)
-        await writer.drain()
-        if hold:
-            await released.wait()
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            server.requests.append(await reader.readuntil(until))
+            writer.writelines(pieces)
+            await writer.drain()
+            if hold:
+                await released.wait()
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.create_task(serve(reader, writer)))
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0)
     host, port = listening.sockets[0].getsockname()[:2]
     server.url = f"http://{host}:{port}"
     try:
@@ -38,3 +47,4 @@ async def answering(*pieces: bytes, hold: bool = False) -> AsyncGenerator[RawSer
         released.set()
         listening.close()
         await listening.wait_closed()
+        await asyncio.gather(*serving)

@@ -163,7 +163,7 @@ def test_a_200_that_is_no_whole_answer_gives_no_text(
         (_line(None, 0), FailureClass.NETWORK_TIMEOUT, "http_0"),
         (_line(None, None), FailureClass.NETWORK_TIMEOUT, "http_0"),
         (_line(None, "200"), FailureClass.NETWORK_TIMEOUT, "http_0"),
-        (_line(None, True), FailureClass.NETWORK_TIMEOUT, "http_0"),  # noqa: FBT003
+        (_line(None, True), FailureClass.NETWORK_TIMEOUT, "http_0"),
         (
             _line(None, 400, {"error": {"message": CANARY, "code": 400}}),
             FailureClass.SCHEMA_INVALID,
@@ -228,7 +228,7 @@ _OK = _line(_body(_message(_text())))
 def test_a_line_that_is_not_strict_json_is_a_failure_of_its_owner_or_of_nobody(
     data: bytes, owner: str | None
 ) -> None:
-    """Torn, deep, doubled, strange: no text comes through; the owner is told apart if it is sure."""
+    """Torn, deep, doubled, strange: no text comes through, and the owner is named only if sure."""
     line = decode_line(data)
     assert line.custom_id == owner
     if owner is not None:

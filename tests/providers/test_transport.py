@@ -154,7 +154,8 @@ def test_a_failed_handshake_is_proof_that_nothing_was_sent() -> None:
 
     async def run() -> list[bytes]:
         transport = Transport({"127.0.0.1"})
-        async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+        hello = b"\x16"  # the first byte of a TLS handshake
+        async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n", until=hello) as server:
             address = server.url.replace("http://", "https://")
             try:
                 with pytest.raises(NotSent):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from dragoman.core.locale import Confidence, lane
+from dragoman.rewrite.context import build_context
 from dragoman.rewrite.contracts import (
     CLASSIFIER_VERSION,
     CONTEXT_PACK_VERSION,
@@ -21,7 +22,6 @@ from dragoman.rewrite.contracts import (
     Surface,
     Topic,
 )
-from dragoman.rewrite.context import build_context
 from dragoman.rewrite.policy import POLICY_VERSION, decide_policy, power
 
 CANARY = "Zephyrine-4711"

@@ -29,10 +29,13 @@ VALUES = ["gentle", "direct", "mediate", "low", "none", "text", "planner", "ofte
 ANSWERS = st.dictionaries(st.sampled_from(sorted(PREFERENCES)), st.sampled_from(VALUES))
 
 
-def pack(
-    *topics: Topic, sender: Role = Role.HOUSEMATE, recipient: Role = Role.HOUSEMATE, **answers: str
+def pack_of(
+    topics: tuple[Topic, ...],
+    answers: dict[str, str],
+    sender: Role = Role.HOUSEMATE,
+    recipient: Role = Role.HOUSEMATE,
 ) -> ContextPack:
-    """A pack for these topics and answers."""
+    """A pack for these topics, answers and roles."""
     return build_context(
         recipient_user_id=UUID(int=4),
         target_language="en",
@@ -40,6 +43,11 @@ def pack(
         topics=topics,
         answers=answers,
     )
+
+
+def pack(topic: Topic, **answers: str) -> ContextPack:
+    """A pack for one topic between peers."""
+    return pack_of((topic,), answers)
 
 
 @pytest.mark.parametrize("topic", BY_TOPIC)
@@ -107,11 +115,11 @@ def test_an_unknown_preference_is_refused() -> None:
 
 @given(ANSWERS, st.lists(st.sampled_from(Topic), min_size=1, max_size=3, unique=True))
 def test_the_guards_are_always_there(answers: dict[str, str], topics: list[Topic]) -> None:
-    """avoid and do_not_add are never empty, and the same input gives the same pack."""
-    found = pack(*topics, **answers)
+    """Neither avoid nor do_not_add is ever empty, and the same input gives the same pack."""
+    found = pack_of(tuple(topics), answers)
     assert {"authority_language", "preference_disclosure"} <= set(found.instructions.avoid)
     assert "new_facts" in found.instructions.do_not_add
-    assert found == pack(*topics, **answers)
+    assert found == pack_of(tuple(topics), answers)
     assert ContextPack.from_json(found.to_json()) == found
 
 
@@ -124,6 +132,6 @@ def test_directness_is_soft_unless_answered() -> None:
 
 def test_power_adds_its_own_guards() -> None:
     """An owner gives no commands; nobody makes demands of an owner."""
-    assert "commands" in pack(Topic.NOISE, sender=Role.OWNER).instructions.avoid
-    assert pack(Topic.NOISE, recipient=Role.OWNER).safety_notes == ("no_demands",)
+    assert "commands" in pack_of((Topic.NOISE,), {}, sender=Role.OWNER).instructions.avoid
+    assert pack_of((Topic.NOISE,), {}, recipient=Role.OWNER).safety_notes == ("no_demands",)
     assert "commands" not in pack(Topic.NOISE).instructions.avoid

@@ -60,7 +60,7 @@ def test_the_router_has_no_room_for_text() -> None:
     assert list(inspect.signature(route).parameters) == ["routes", "wanted"]
     assert get_type_hints(route)["wanted"] is RoutingInput
     with pytest.raises(TypeError):
-        replace(WANTED, original_text=CANARY)  # type: ignore[call-arg]
+        replace(WANTED, original_text=CANARY)
     with pytest.raises(TypeError):
         route([ROUTE], WANTED, CANARY)  # type: ignore[call-arg]
 
@@ -97,7 +97,7 @@ def test_priority_goes_first_then_age() -> None:
 def test_no_fitting_route_is_a_refusal(unfit: dict[str, object]) -> None:
     """There is no fallback to a route that is inactive or meant for something else."""
     with pytest.raises(NoRoute):
-        route([replace(ROUTE, **unfit)], WANTED)  # type: ignore[arg-type]
+        route([replace(ROUTE, **unfit)], WANTED)
     with pytest.raises(NoRoute):
         route([], WANTED)
 
@@ -110,7 +110,7 @@ def test_no_fitting_route_is_a_refusal(unfit: dict[str, object]) -> None:
 def test_an_impossible_wish_is_refused(bad: dict[str, object]) -> None:
     """Another task, no policy version, or a lane that is not the pair's."""
     with pytest.raises(BadInput):
-        replace(WANTED, **bad)  # type: ignore[arg-type]
+        replace(WANTED, **bad)
 
 
 @pytest.mark.parametrize("tag", ["unknown", "", "en-US", "english"])

@@ -56,7 +56,7 @@ def test_a_gateway_error_after_the_work_is_html(sandbox: Sandbox, sdk: openai.Op
 def test_a_scripted_status_does_nothing_and_carries_its_headers(
     sandbox: Sandbox, sdk: openai.OpenAI
 ) -> None:
-    """status answers in OpenAI's shape, with retry-after, and the work is not done."""
+    """A status answers in OpenAI's shape, with retry-after, and the work is not done."""
     sandbox.fault(
         {"on": "create", "do": "status", "status": 429, "code": "slow_down", "retry_after": 7}
     )
@@ -67,7 +67,7 @@ def test_a_scripted_status_does_nothing_and_carries_its_headers(
 
 
 def test_a_fault_waits_for_its_turn_and_ends(sandbox: Sandbox, sdk: openai.OpenAI) -> None:
-    """nth counts matching events from now on, times says how many of them; others are spared."""
+    """Counted from now on, `nth` is the first event that is hit and `times` how many are."""
     sandbox.fault({"on": "poll", "do": "status", "status": 500, "nth": 2, "times": 2})
     batch = start(sdk, lines(1))
     seen: list[int] = []
@@ -90,7 +90,7 @@ def test_faults_can_be_cleared(sandbox: Sandbox, sdk: openai.OpenAI) -> None:
 
 
 def test_a_hidden_batch_appears_later_in_the_list(sandbox: Sandbox, sdk: openai.OpenAI) -> None:
-    """hide keeps a new batch out of the list for a time, though it can be read by its id."""
+    """The list does not show it for a time, though it can be read by its id."""
     sandbox.fault({"on": "create", "do": "hide", "seconds": 30})
     batch = start(sdk, lines(1))
     assert sdk.batches.list().data == []
@@ -123,7 +123,7 @@ def test_lines_are_lost_doubled_or_added_on_the_way(
 
 
 def test_a_cut_body_is_shorter_than_it_says(sandbox: Sandbox, sdk: openai.OpenAI) -> None:
-    """truncate breaks the connection in the middle of the file."""
+    """The connection breaks in the middle of the file."""
     done = finish(sandbox, sdk, start(sdk, lines(3)))
     sandbox.fault({"on": "content", "do": "truncate"})
     with pytest.raises(openai.APIConnectionError):

@@ -8,6 +8,7 @@ import fcntl
 import os
 import stat
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,7 +65,8 @@ class File:
         }
         for value in fields.values():
             check_text(value, limit=MAX_BODY)
-        return canonical({**fields, "created_at": message.created_at.isoformat()}) + b"\n"
+        created_at = message.created_at.astimezone(UTC).isoformat()
+        return canonical({**fields, "created_at": created_at}) + b"\n"
 
     async def send(self, recipient: str, key: str, rendered: bytes, deadline_s: float) -> Answer:
         """Append the line whole, on disk before it counts, or take it back."""

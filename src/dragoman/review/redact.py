@@ -14,7 +14,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dragoman.core.errors import BadSetting, DragomanError
 from dragoman.review.secrets import RULE_SET_VERSION, Found, Pattern, Rule, gate, pattern, rules
@@ -43,7 +43,7 @@ class RedactionFailed(DragomanError):
 class Redacted:
     """A text that passed redaction. Only a Redactor makes one, so a prompt asks for this type."""
 
-    text: str
+    text: str = field(repr=False)
     counts: tuple[tuple[str, int], ...]
     rule_set_version: str = RULE_SET_VERSION
 
@@ -52,7 +52,7 @@ class Redactor:
     """One run's redactor: under one key equal secrets have equal placeholders.
 
     >>> Redactor(b"k" * 16).redact("token = 'hunter2hunter2'").text
-    "token = '[REDACTED:assigned:a2d6a9a9]'"
+    "token = '[REDACTED:assigned:da0da2a5]'"
     """
 
     def __init__(
@@ -104,19 +104,23 @@ class _Run:
         self._rules = of
         self._gate = opens
         self._deadline = deadline
+        self._clean: set[str] = set()  # the proving pass meets nearly all lines again
 
     def redact(self, lines: list[str]) -> list[str]:
         return [self._line(line) for line in self._blocks(lines)]
 
     def _line(self, line: str) -> str:
+        if line in self._clean:
+            return line
         if time.monotonic() > self._deadline:
             raise RedactionFailed
         mark = line[:1] if line.startswith(("+", "-", " ")) else ""
         body = line[len(mark) :]
-        if self._gate.search(body) is None:
-            return line
-        for rule in self._rules:
-            body = self._apply(rule, body)
+        if self._gate.search(body) is not None:
+            for rule in self._rules:
+                body = self._apply(rule, body)
+        if mark + body == line:
+            self._clean.add(line)
         return mark + body
 
     def _apply(self, rule: Rule, body: str) -> str:
@@ -183,7 +187,8 @@ def _without_prose(
     """Where no end was found, keep full lines and the shorter one that may follow them."""
     kept: list[tuple[int, int, int]] = []
     for n, start, stop in bodies:
-        if not _is_dense(lines[n], 24) and not (kept and _is_dense(lines[n - 1])):
+        is_last = bool(kept) and _is_dense(lines[n - 1]) and not lines[n][start:stop].islower()
+        if not _is_dense(lines[n], 24) and not is_last:
             break
         kept.append((n, start, stop))
     return kept
@@ -200,7 +205,7 @@ def _body(line: str) -> tuple[int, int] | None:
 
 def _is_dense(line: str, least: int = 60) -> bool:
     """A line of Base64 that is no digest and no word."""
-    part = _body(line)
+    part = _body(line) if len(line) >= least else None
     text = line[part[0] : part[1]] if part else ""
     kinds = (str.islower, str.isupper, str.isdigit)
     return len(text) >= least and not _HEX.fullmatch(text) and all(any(map(k, text)) for k in kinds)

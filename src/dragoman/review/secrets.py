@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-import re2
+import re2  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 RULE_SET_VERSION = "1"
 
@@ -68,7 +68,7 @@ def pattern(source: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = 64 << 20
-    return cast("Pattern", re2.compile(source, options))
+    return cast("Pattern", re2.compile(source, options))  # pyright: ignore[reportUnknownMemberType] - as above
 
 
 def rules(hosts: Sequence[str], *, with_emails: bool) -> tuple[Rule, ...]:
@@ -160,7 +160,7 @@ def looks_random(token: str) -> bool:
 
 
 _FORMATS = (
-    ("pem", r"-----BEGIN [A-Z0-9 ]{1,40}-----([^\n]{8,}?)(?:-----END|$)"),
+    ("pem", r"-----BEGIN [A-Z0-9 ]{1,40}-----(.*?[A-Za-z0-9+/=]{16}.*?)(?:-----END|$)"),
     ("jwt", r"\b(eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)*)"),
     ("aws", r"\b((?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16})\b"),
     ("github", r"\b(gh[pousr]_[A-Za-z0-9_.-]{20,}|github_pat_[A-Za-z0-9_]{20,})"),
@@ -229,9 +229,15 @@ _ASSIGNMENTS: tuple[tuple[str, Callable[[Found], bool]], ...] = (
     (rf"(?i){_NAMED}{_TO}(?::=|=>|=|:)[ \t]*{_BARE}", _is_bare_secret),
     (rf"(?i)(?:^|\s)--?[a-z0-9-]*{_NAMED}[ =]+[\"']?([^\s\"'=-][^\s\"']{{3,}})", _is_variable),
     (rf"(?i){_NAMED}[a-z0-9_.-]*>[ \t]*([^<>\n]{{4,}})</", _is_no_template),
+    (
+        r"(?i)(?:identified by|sshpass -p|login \S+ password)[ \t]*[\"']?([^\s\"';]{4,})",
+        _is_no_template,
+    ),
+    (r"(?i)[\"']auth[\"'][ \t]*:[ \t]*[\"']([A-Za-z0-9+/=]{12,})", _is_no_template),
     (r"(?i)\bcurl\b.*?[ \t](?:-u|--user)[ =]?[\"']?([^\s\"':]+:[^\s\"']+)", _is_no_template),
 )
-_EMAIL = r"([A-Za-z0-9._%+'\x80-\x{10ffff}-]+@(?:[A-Za-z0-9\x80-\x{10ffff}-]+\.)+[A-Za-z\x80-\x{10ffff}]{2,})"
+_WIDE = r"A-Za-z0-9\x80-\x{10ffff}"
+_EMAIL = rf"([{_WIDE}._%+-]+@(?:[{_WIDE}-]+\.)+[{_WIDE}-]*[A-Za-z\x80-\x{{10ffff}}]{{2,}})"
 
 _TEMPLATE = re.compile(
     r"\$\{[^}\n]*\}?|\$\([^)\n]*\)?|\$[A-Za-z_]\w*|\{\{[^}\n]*\}\}|#?\{[^}\n]*\}|<[^>\n]*>|%\(?\w*\)?[sdr]"

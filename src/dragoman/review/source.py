@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from os.path import realpath
 from pathlib import Path
@@ -97,7 +97,7 @@ class ChangedFile:
 class Fetched:
     """A changelist's files, and the diff of those that may be shown."""
 
-    diff: bytes
+    diff: bytes = field(repr=False)
     files: tuple[ChangedFile, ...]
     base: str
     head: str

@@ -76,8 +76,10 @@ def evaluate(
 
 def _read(text: str) -> tuple[str, str] | Failure:
     """The two fields of the answer, in a form that can be stored."""
+    if len(text) > MAX_ANSWER:
+        return _invalid("schema_invalid")
     try:
-        given = read_object(text[: MAX_ANSWER + 1].encode())
+        given = read_object(text.encode())
     except (BadJSON, UnicodeEncodeError):
         return _invalid("schema_invalid")
     rewritten, declared = given.get("rewritten_text"), given.get("output_language")

@@ -247,17 +247,13 @@ class Server:
         """The living server's process, proved to be ours."""
         _children[:] = [child for child in _children if child.poll() is None]
         try:
-            lines = (
-                (self._cluster.data / "postmaster.pid").read_text("utf-8", "replace").split("\n")
-            )
-            pid = abs(int(lines[0]))
-            told = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-            works_in = Path(f"/proc/{pid}/cwd").readlink()
+            pid = abs(int((self._cluster.data / "postmaster.pid").read_bytes().split(b"\n")[0]))
+            name = Path(f"/proc/{pid}/comm").read_bytes()
+            works_in = Path(f"/proc/{pid}/cwd").readlink()  # a zombie has none
         except (OSError, ValueError):
             return None
-        name, _, rest = told.partition("(")[2].rpartition(")")
-        is_ours = name == "postgres" and works_in == self._cluster.data.resolve()
-        return pid if is_ours and not rest.startswith((" Z", " X")) else None
+        is_ours = name == b"postgres\n" and works_in == self._cluster.data.resolve()
+        return pid if is_ours else None
 
     def _has_processes(self) -> bool:
         """Whether any process of a server of ours lives, wherever its number may be visible."""
@@ -302,7 +298,9 @@ class Server:
             yield
             if time.monotonic() + pause > deadline:
                 return
-            threading.Event().wait(pause)
+            threading.Event().wait(
+                pause
+            )  # there is nothing else to wait on: it may be nobody's child
             pause = min(pause * 1.5, 0.5)
 
     @contextmanager

@@ -24,8 +24,8 @@ create table review_diff (
   job_id uuid primary key,
   home_id uuid not null,
   diff text not null,
-  changed_files text[] not null,
-  not_reviewed text[] not null,
+  changed_files jsonb not null,
+  not_reviewed jsonb not null,
   redaction jsonb not null,
   created_at timestamptz not null,
   expires_at timestamptz not null
@@ -77,8 +77,20 @@ create constraint trigger completed_is_told after update on standing deferrable 
   for each row when (new.pipeline = 2 and new.state = 'completed' and old.state <> 'completed')
   execute function everybody_was_told();
 
+create type new_diff as (
+  job_id uuid, home_id uuid, diff text, changed_files jsonb, not_reviewed jsonb, redaction jsonb, at timestamptz
+);
+create type new_review as (
+  job_id uuid, home_id uuid, changelist_id text, review_version int, schema_version text, prompt_version text, provider text,
+  model text, summary text, diagnostics jsonb, at timestamptz
+);
 create type new_finding as (
-  job_id uuid, position int, home_id uuid, severity text, category text, line int, end_line int, confidence text
+  job_id uuid, position int, home_id uuid, severity text, category text, title text, file text, line int, end_line int,
+  message text, suggestion text, confidence text, rule_id text
+);
+create type new_delivery as (
+  id uuid, changelist_id text, recipient text, review_version int, home_id uuid, job_id uuid, channel text, guarantee text,
+  key text, payload bytea, payload_sha256 bytea, max_attempts smallint, at timestamptz
 );
 
 insert into pipeline values (2, 'review', '{fetch,llm,notify}');

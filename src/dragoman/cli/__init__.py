@@ -1,0 +1,12 @@
+"""The command line: one of three doors to the same verbs."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command that was typed."""
+    from dragoman.cli.app import run  # noqa: PLC0415 - the help of a command should not wait for all of them
+
+    sys.exit(run())

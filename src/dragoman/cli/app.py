@@ -1,0 +1,186 @@
+"""The commands and their options; what they do stands in the modules beside this one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from dragoman.core.errors import DragomanError
+
+app = typer.Typer(
+    name="dragoman",
+    help="LLM work done once, said privately, and accounted for.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+rewrite = typer.Typer(help="Complaints, rewritten calmly for one recipient.", no_args_is_help=True)
+review = typer.Typer(help="Changelists, criticised once for everybody concerned.", no_args_is_help=True)
+db = typer.Typer(help="The embedded database.", no_args_is_help=True)
+app.add_typer(rewrite, name="rewrite")
+app.add_typer(review, name="review")
+app.add_typer(db, name="db")
+
+
+def run() -> int:
+    """Run the typed command; a refusal is one sentence on standard error and exit code 1."""
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as asked:
+        return asked.exit_code
+    except typer.Abort:
+        return 130
+    except DragomanError as error:
+        typer.echo(f"dragoman: {error}", err=True)
+        return 1
+    except typer.TyperException as wrong:
+        wrong.show()
+        return wrong.exit_code
+    return 0
+
+
+def _do(work: Coroutine[object, object, int]) -> None:
+    code = asyncio.run(work)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from dragoman import __version__  # noqa: PLC0415 - see main
+
+    typer.echo(__version__)
+
+
+@app.command()
+def demo(
+    complaints: Annotated[int, typer.Option(min=1, max=1000, help="How many complaints travel.")] = 60,
+) -> None:
+    """Show the whole system on this machine: no key, no network service."""
+    from dragoman.cli.demo import show  # noqa: PLC0415 - see main
+
+    raise typer.Exit(show(complaints))
+
+
+@app.command()
+def up() -> None:
+    """Run everything on this machine until Ctrl-C: database, doors, workers and, without a provider, the sandbox."""
+    from dragoman.cli.up import stay_up  # noqa: PLC0415 - see main
+    from dragoman.settings import read_settings  # noqa: PLC0415 - see main
+
+    raise typer.Exit(stay_up(read_settings()))
+
+
+@app.command("run")
+def run_role(role: Annotated[str, typer.Argument(help="submitter, collector, worker, relay, sweeper or door")]) -> None:
+    """Run one role in this process; `up` starts each of them like this."""
+    from dragoman.cli.roles import run_until_stopped  # noqa: PLC0415 - see main
+    from dragoman.settings import read_settings  # noqa: PLC0415 - see main
+
+    raise typer.Exit(run_until_stopped(read_settings(), role))
+
+
+@app.command()
+def status() -> None:
+    """How everything stands: jobs, batches, deliveries, and what needs you."""
+    from dragoman.cli.look import show_status  # noqa: PLC0415 - see main
+
+    _do(show_status())
+
+
+@app.command()
+def job(job_id: UUID) -> None:
+    """The whole story of one job, without one word of anybody's message."""
+    from dragoman.cli.look import show_job  # noqa: PLC0415 - see main
+
+    _do(show_job(job_id))
+
+
+@app.command()
+def cancel(job_id: UUID) -> None:
+    """Cancel a job that is not final; a result that is still on its way will be dropped."""
+    from dragoman.cli.look import cancel_job  # noqa: PLC0415 - see main
+
+    _do(cancel_job(job_id))
+
+
+@rewrite.command("submit")
+def rewrite_submit(
+    message: Annotated[str, typer.Argument(help="The complaint, in any language. - reads standard input.")],
+    to: Annotated[str, typer.Option(help="The recipient's language, for instance es.")] = "en",
+    source: Annotated[str | None, typer.Option("--from", help="Your language, if it cannot be told from the text.")] = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the rewrite and print it.")] = False,
+) -> None:
+    """Hand in a complaint; the rewrite comes later."""
+    from dragoman.cli.rewrite import submit  # noqa: PLC0415 - see main
+
+    _do(submit(message, to, source, wait=wait))
+
+
+@rewrite.command("show")
+def rewrite_show(request_id: UUID) -> None:
+    """Print how a complaint stands, and its rewrite once it is there."""
+    from dragoman.cli.rewrite import show  # noqa: PLC0415 - see main
+
+    _do(show(request_id))
+
+
+@review.command("enqueue")
+def review_enqueue(
+    repository: Annotated[Path, typer.Argument(help="A local git repository on the allow-list.")],
+    revisions: Annotated[str, typer.Argument(help="main..topic, or one commit.")],
+    to: Annotated[list[str], typer.Option(help="A recipient, mailto:ann@example.org; may be given several times.")],
+    key: Annotated[str | None, typer.Option(help="Your idempotency key; made from the rest when it is left out.")] = None,
+    review_version: Annotated[int, typer.Option("--version", min=1)] = 1,
+    rerun: Annotated[bool, typer.Option(help="Ask for a higher version of a changelist that was reviewed before.")] = False,
+) -> None:
+    """Have a changelist criticised, and its recipients told once."""
+    from dragoman.cli.review import enqueue  # noqa: PLC0415 - see main
+
+    _do(enqueue(repository, revisions, to, key, review_version, is_rerun=rerun))
+
+
+@review.command("show")
+def review_show(job_id: UUID) -> None:
+    """Print how a review stands."""
+    from dragoman.cli.review import show  # noqa: PLC0415 - see main
+
+    _do(show(job_id))
+
+
+@db.command("status")
+def db_status() -> None:
+    """How the embedded server stands."""
+    from dragoman.cli.db import show_status as show  # noqa: PLC0415 - see main
+
+    raise typer.Exit(show())
+
+
+@db.command("start")
+def db_start() -> None:
+    """Start the embedded server, with its roles and the newest schema."""
+    from dragoman.cli.db import start  # noqa: PLC0415 - see main
+
+    start()
+
+
+@db.command("stop")
+def db_stop() -> None:
+    """Stop the embedded server."""
+    from dragoman.cli.db import stop  # noqa: PLC0415 - see main
+
+    stop()
+
+
+@db.command("psql")
+def db_psql(role: Annotated[str, typer.Option(help="Whose eyes to look with.")] = "operator") -> None:
+    """Open psql as one of the roles."""
+    from dragoman.cli.db import open_psql  # noqa: PLC0415 - see main
+
+    open_psql(role)

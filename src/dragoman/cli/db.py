@@ -1,0 +1,75 @@
+"""The embedded database, from the command line."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from dragoman.core.errors import BadSetting
+from dragoman.settings import Settings, read_settings
+from dragoman.store.embedded import Server, State
+from dragoman.store.migrate import migrate
+from dragoman.store.roles import ROLES
+
+
+def server_of(settings: Settings) -> Server:
+    """The embedded server of this installation."""
+    if settings.database != "embedded":
+        raise BadSetting("this installation uses a database of its own, not the embedded one")
+    return Server(settings.home / "postgresql")
+
+
+def dsn_of(settings: Settings, role: str) -> str:
+    """How a role connects."""
+    return server_of(settings).dsn(f"dragoman_{role}")
+
+
+def require_running(settings: Settings) -> Server:
+    """The server, if it answers; else a sentence that says what to do."""
+    server = server_of(settings)
+    status = server.status()
+    if status.state is not State.READY:
+        raise BadSetting(f"the database is {status.state}: {status.why}. Start everything with: dragoman up")
+    return server
+
+
+def prepare(settings: Settings) -> Server:
+    """A running server with its roles and the newest schema."""
+    server = server_of(settings)
+    server.bootstrap()
+    migrate(server.dsn("dragoman_owner"), cell=settings.cell)
+    return server
+
+
+def show_status() -> int:
+    """Print how the server stands; 0 when it is ready."""
+    status = server_of(read_settings()).status()
+    facts = {"state": status.state, "why": status.why, "version": status.version, "pid": status.pid, "data": status.data}
+    for name, value in facts.items():
+        if value is not None:
+            typer.echo(f"{name:8} {value}")
+    return 0 if status.state is State.READY else 1
+
+
+def start() -> None:
+    """Start it."""
+    prepare(read_settings())
+    show_status()
+
+
+def stop() -> None:
+    """Stop it."""
+    server_of(read_settings()).stop()
+    show_status()
+
+
+def open_psql(role: str) -> None:
+    """Become psql."""
+    settings = read_settings()
+    name = f"dragoman_{role}"
+    if name not in ROLES:
+        raise BadSetting(f"there is no role {role}; known are {', '.join(r.removeprefix('dragoman_') for r in ROLES)}")
+    server = require_running(settings)
+    os.environ["PGOPTIONS"] = "-c search_path=dragoman"
+    os.execv(server.psql_path, ["psql", server.dsn(name)])  # noqa: S606 - our own psql, no shell

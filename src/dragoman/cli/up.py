@@ -1,0 +1,233 @@
+"""The supervisor: starts the database, the sandbox, one process per role, and stops them in order."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import typer
+
+from dragoman.cli.db import dsn_of, prepare
+from dragoman.cli.roles import WORKERS
+from dragoman.compose import mail_file, sandbox_file, write_routes
+from dragoman.core.errors import BadSetting
+from dragoman.settings import Settings
+from dragoman.store.database import open_cell
+from dragoman.store.embedded import Server
+
+_PR_SET_PDEATHSIG = 1
+_READY_S = 30.0
+_STOP_S = 15.0
+
+
+@dataclass(slots=True)
+class Child:
+    """One process that the supervisor keeps alive."""
+
+    name: str
+    argv: Sequence[str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    failures: int = 0
+    start_at: float = 0.0
+
+    def start(self) -> None:
+        """Start it in a session of its own: Ctrl-C reaches the supervisor alone."""
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(  # noqa: S603 - our own program
+                self.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - the supervisor has no other thread
+            )
+
+    def watch(self, now: float) -> bool:
+        """Start it again when it has died, later each time; True when it did die."""
+        if self.process is not None and self.process.poll() is not None:
+            self.process = None
+            self.failures += 1
+            self.start_at = now + min(0.5 * 2 ** min(self.failures, 6), 30)
+            return True
+        if self.process is None and now >= self.start_at:
+            self.start()
+        return False
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+
+    def wait_stopped(self, until: float) -> None:
+        """Wait; whoever does not listen is killed."""
+        if self.process is None:
+            return
+        try:
+            self.process.wait(max(until - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Everything that `dragoman up` runs."""
+
+    settings: Settings
+    server: Server
+    outside: list[Child] = field(default_factory=list[Child])  # the sandbox: a stand-in for the outside world
+    doors: list[Child] = field(default_factory=list[Child])
+    workers: list[Child] = field(default_factory=list[Child])
+
+    @property
+    def children(self) -> list[Child]:
+        """All of them."""
+        return [*self.outside, *self.doors, *self.workers]
+
+    def watch(self) -> None:
+        """Keep them alive."""
+        for child in self.children:
+            if child.watch(time.monotonic()):
+                typer.echo(f"{child.name} has died and will be started again; its log is {child.log}", err=True)
+
+    def stop(self) -> None:
+        """Workers first, then doors, then the outside, then the database."""
+        for group in (self.workers, self.doors, self.outside):
+            for child in group:
+                child.ask_to_stop()
+            until = time.monotonic() + _STOP_S
+            for child in group:
+                child.wait_stopped(until)
+        self.server.stop()
+
+    def door_url(self) -> str:
+        """Where API and console listen."""
+        return self._door_file().read_text(encoding="utf-8").strip()
+
+    def _door_file(self) -> Path:
+        return self.settings.home / "run" / "door.url"
+
+
+def stay_up(settings: Settings) -> int:
+    """Run until Ctrl-C or SIGTERM."""
+    with supervised(settings) as supervisor, interrupted() as stop:
+        typer.echo(f"Dragoman is up: {supervisor.door_url()}  (Ctrl-C stops it)")
+        while not stop.wait(0.3):
+            supervisor.watch()
+        typer.echo("stopping")
+    return 0
+
+
+@contextmanager
+def supervised(settings: Settings, tell: Callable[[str], None] = typer.echo) -> Iterator[Supervisor]:
+    """Everything started and ready; everything stopped at the end, whatever happened."""
+    with only_one(settings.home):
+        tell("database …")
+        server = prepare(settings)
+        supervisor = Supervisor(settings, server)
+        try:
+            _start(supervisor, tell)
+            yield supervisor
+        finally:
+            supervisor.stop()
+
+
+def _start(supervisor: Supervisor, tell: Callable[[str], None]) -> None:
+    settings, run = supervisor.settings, supervisor.settings.home / "run"
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for child, ready in _outside(settings, run):
+        supervisor.outside.append(child)
+        ready.unlink(missing_ok=True)
+        child.start()
+    _wait_for([ready for _, ready in _outside(settings, run)], supervisor)
+    asyncio.run(_write_routes(settings))
+    tell("processes …")
+    (run / "door.url").unlink(missing_ok=True)
+    supervisor.doors.append(_role("door", run))
+    supervisor.workers += [_role(role, run) for role in WORKERS]
+    for child in (*supervisor.doors, *supervisor.workers):
+        child.start()
+    _wait_for([run / "door.url"], supervisor)
+
+
+def _outside(settings: Settings, run: Path) -> Iterator[tuple[Child, Path]]:
+    """The sandbox stands in for what is not configured."""
+    if settings.uses_sandbox:
+        ready = sandbox_file(settings)
+        argv = ["dragoman.sandbox", "--ready-file", str(ready), "--state", str(run / "sandbox.state"), *_sandbox_pace(settings)]
+        yield Child("sandbox", [sys.executable, "-m", *argv], run / "sandbox.log"), ready
+    if settings.mail.host is None:
+        ready = mail_file(settings)
+        argv = ["dragoman.sandbox.mail", "--ready-file", str(ready)]
+        yield Child("mail", [sys.executable, "-m", *argv], run / "mail.log"), ready
+
+
+def _sandbox_pace(settings: Settings) -> list[str]:
+    """A batch of the sandbox takes as long as two ticks of the profile."""
+    step = str(settings.pace.collector_every_s / 2)
+    return ["--validating-s", step, "--running-s", step, "--finalizing-s", step]
+
+
+def _role(role: str, run: Path) -> Child:
+    return Child(role, [sys.executable, "-m", "dragoman.cli", "run", role], run / f"{role}.log")
+
+
+async def _write_routes(settings: Settings) -> None:
+    async with open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman up") as cell:
+        await write_routes(cell, settings)
+
+
+def _wait_for(files: Sequence[Path], supervisor: Supervisor) -> None:
+    until = time.monotonic() + _READY_S
+    pause = threading.Event()
+    while missing := [file for file in files if not file.exists()]:
+        dead = [child for child in supervisor.children if child.process and child.process.poll() is not None]
+        if dead or time.monotonic() > until:
+            culprit = dead[0] if dead else supervisor.children[-1]
+            raise BadSetting(f"{missing[0].name} did not appear; see {culprit.log}")
+        pause.wait(0.05)
+
+
+@contextmanager
+def only_one(home: Path) -> Iterator[None]:
+    """Two supervisors of one installation would start everything twice."""
+    import fcntl  # noqa: PLC0415 - used here alone
+
+    home.mkdir(mode=0o711, parents=True, exist_ok=True)
+    with (home / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadSetting(f"Dragoman is up already in {home}") from None
+        yield
+
+
+@contextmanager
+def interrupted() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set."""
+    stop = threading.Event()
+    kept = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for each, handler in kept.items():
+            signal.signal(each, handler)
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """Whoever kills the supervisor outright leaves no process behind."""
+    libc = ctypes.CDLL(None)
+
+    def prepare_child() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare_child
