@@ -11,8 +11,8 @@ from uuid import NAMESPACE_URL, uuid5
 
 from dragoman.channels.base import Channel
 from dragoman.channels.smtp import SMTP, Security, SMTPSettings
-from dragoman.core.canonical import canonical
-from dragoman.core.errors import BadSetting
+from dragoman.core.canonical import canonical, read_object
+from dragoman.core.errors import BadInput, BadSetting
 from dragoman.core.locale import Lane
 from dragoman.core.profile import Profile
 from dragoman.providers import adapter_for
@@ -116,12 +116,12 @@ def channels_of(settings: Settings) -> dict[str, Channel]:
 
 def _sandbox_mail(settings: Settings) -> tuple[str, int]:
     try:
-        host, port = mail_file(settings).read_text(encoding="utf-8").split()
-    except (OSError, ValueError):
+        told = read_object(mail_file(settings).read_bytes())
+    except (OSError, BadInput):
         raise BadSetting(
             "the sandbox's mail server is not running here; start it with: dragoman up"
         ) from None
-    return host, int(port)
+    return str(told["host"]), int(str(told["port"]))
 
 
 def pipelines_of(settings: Settings, channels: dict[str, Channel] | None = None) -> Pipelines:

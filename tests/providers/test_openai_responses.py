@@ -275,7 +275,7 @@ def test_a_single_call_is_answered_and_named_in_the_ledger(sandbox: Sandbox, who
         ({"do": "delay", "seconds": 1.5}, FailureClass.NETWORK_TIMEOUT, None),
         ({"do": "status", "status": 429, "retry_after": 12}, FailureClass.THROTTLED, 12.0),
         ({"do": "status_after"}, FailureClass.NETWORK_TIMEOUT, None),
-        ({"do": "status_after", "status": 200}, FailureClass.SCHEMA_INVALID, None),
+        ({"do": "status_after", "status": 200}, FailureClass.UPSTREAM_ERROR, None),
     ],
 )
 def test_a_single_call_without_an_answer_says_why(

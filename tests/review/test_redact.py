@@ -7,7 +7,7 @@ import time
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from unidiff import PatchSet
+from unidiff.patch import PatchSet
 
 from dragoman.core.errors import BadSetting
 from dragoman.review import redact as redact_module
@@ -60,7 +60,6 @@ FORMATS = {
 }
 
 
-@pytest.mark.req("R333", "R334")
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("around", ["{}", "+x = call('{}')", "- url: https://h/{}/x", '"a": "{}",'])
 def test_formats_of_providers_are_known_wherever_they_stand(name: str, around: str) -> None:
@@ -113,7 +112,6 @@ PLACES = [
 ]
 
 
-@pytest.mark.req("R333", "R334")
 @pytest.mark.parametrize("place", PLACES)
 def test_a_secret_is_known_by_its_name_or_place(place: str) -> None:
     """A weak password has no form of its own; what is around it gives it away."""

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from unidiff import PatchSet
+from unidiff.patch import PatchSet
 
 from dragoman.core.errors import BadInput
 from dragoman.core.failure import FailureClass
@@ -675,6 +675,25 @@ def test_without_git_the_deployment_is_wrong(
         assert failure_of(repo.fetch) == (FailureClass.RUNTIME_BUG, "git_missing")
     finally:
         git_module._git_program.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("error", "error_class", "code"),
+    [
+        (FileNotFoundError, FailureClass.NOT_FOUND, "no_such_repository"),
+        (PermissionError, FailureClass.AUTH_DENIED, "permission_denied"),
+    ],
+)
+def test_a_directory_that_vanishes_or_may_not_be_entered_is_no_bug(
+    repo: Repository, monkeypatch: pytest.MonkeyPatch, error, error_class: FailureClass, code: str
+) -> None:
+    """What the system says about the directory is told by its type."""
+
+    async def refuses(*_words: str, **_more: object) -> None:
+        raise error(str(repo.path))
+
+    monkeypatch.setattr(git_module.asyncio, "create_subprocess_exec", refuses)
+    assert failure_of(repo.fetch) == (error_class, code)
 
 
 def test_cancelling_the_fetch_ends_git(

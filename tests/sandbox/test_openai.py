@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.sandbox.batches import Pace
 from dragoman.sandbox.server import Sandbox
+from dragoman.sandbox.validation import check_lines
 from tests.sandbox.wire import A_DAY, MODEL, body, client, finish, line, lines, read, start
 
 
@@ -109,6 +110,13 @@ def test_one_bad_line_fails_the_whole_batch_and_says_which(
     assert [(error.code, error.line) for error in failed.errors.data] == [(code, number)]
     assert (failed.output_file_id, failed.error_file_id) == (None, None)
     assert sandbox.ledger()["items"] == []
+
+
+def test_a_batch_holds_fifty_thousand_items_and_not_one_more() -> None:
+    """The limit is checked before a line is read."""
+    codes = [error["code"] for error in check_lines(b"{\n" * 50_001).errors]  # pyright: ignore[reportArgumentType, reportCallIssue, reportIndexIssue, reportOptionalSubscript]
+    assert codes == ["too_many_tasks"]
+    assert len(check_lines(b"{\n" * 50_000).errors) == 50_000
 
 
 def test_what_was_not_run_when_the_window_closed_is_expired(
@@ -232,6 +240,16 @@ def test_a_single_call_is_answered_at_once(sandbox: Sandbox, sdk: openai.OpenAI)
     (item,) = sandbox.ledger()["items"]  # pyright: ignore[reportGeneralTypeIssues]
     assert isinstance(item, dict)
     assert (item["batch_id"], item["custom_id"]) == ("response", "job-1")
+
+
+def test_a_call_without_a_schema_gets_a_plain_sentence(sdk: openai.OpenAI) -> None:
+    """Free text is served too, from a string or from messages; without input it is a 400."""
+    messages = [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}]
+    spoken = sdk.responses.create(model=MODEL, input=messages)  # pyright: ignore[reportArgumentType]
+    assert sdk.responses.create(model=MODEL, input="hello").output_text == spoken.output_text
+    with pytest.raises(openai.BadRequestError) as refused:
+        sdk.responses.create(model=MODEL)
+    assert refused.value.code == "missing_required_parameter"
 
 
 def test_an_answer_longer_than_allowed_is_incomplete(sdk: openai.OpenAI) -> None:

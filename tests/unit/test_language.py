@@ -110,6 +110,15 @@ def test_a_text_in_two_languages_fails(target: str, other: str) -> None:
     assert not verify(f"{reason} {ask}", target, other).ok
 
 
+@pytest.mark.parametrize(
+    ("target", "other"), [("de", "fr"), ("es", "nl"), ("ru", "ar"), ("en", "it")]
+)
+def test_one_foreign_sentence_among_three_is_caught(target: str, other: str) -> None:
+    """Even in a language that is neither the source nor English."""
+    ask, reason = SENTENCES[target]
+    assert not verify(f"{ask} {SENTENCES[other][1]} {reason}", target, "pl").ok
+
+
 @pytest.mark.parametrize("target", ["de", "es", "fr", "it", "nl", "pl"])
 def test_a_change_of_language_inside_a_sentence_is_caught(target: str) -> None:
     """The first half in the target, the second in English, without a full stop between them."""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from dragoman.cli.db import dsn_of
+from dragoman.cli.db import dsn_of, server_of
 from dragoman.compose import channels_of, pipelines_of, wired
 from dragoman.core.errors import BadSetting, LeaseLost
 from dragoman.rewrite.store import fail_waiting
@@ -44,7 +44,7 @@ async def _run(settings: Settings, role: str) -> int:
         if role == "door":
             from dragoman.api import serve  # noqa: PLC0415 - a worker has no door
 
-            await serve(settings, lambda name: dsn_of(settings, name), stop)
+            await serve(settings, server_of(settings).dsn, stop)
         else:
             async with _station(settings, role) as station, _loop(settings, role, station) as work:
                 log.info("running", role=role, worker=str(station.line.worker))

@@ -161,7 +161,7 @@ def _outside(settings: Settings, run: Path) -> Iterator[tuple[Child, Path]]:
     """The sandbox stands in for what is not configured."""
     if settings.uses_sandbox:
         ready = sandbox_file(settings)
-        argv = ["dragoman.sandbox", "--ready-file", str(ready), "--state", str(run / "sandbox.state"), *_sandbox_pace(settings)]
+        argv = ["dragoman.sandbox", "--ready-file", str(ready), *_sandbox_pace(settings)]
         yield Child("sandbox", [sys.executable, "-m", *argv], run / "sandbox.log"), ready
     if settings.mail.host is None:
         ready = mail_file(settings)

@@ -15,6 +15,7 @@ DragomanError
     ├── TryAgain        deadlock, lock time-out, serialization
     ├── CommitUnknown   the reply of COMMIT was lost: ask again what is done
     └── DatabaseDown    no server, or it is recovering
+        └── ServerDown  the embedded one, which says where its log is (store/cluster.py)
 """
 
 from __future__ import annotations

@@ -171,7 +171,8 @@ def _decode_output(body: JSONObject, usage: Usage, where: _Where) -> Reply:
         for part in _objects(message.get("content")):
             if part.get("type") == "refusal":
                 return _unanswered(FailureClass.POLICY_REJECTED, "refused", where, usage)
-            texts.append(_text(part.get("text")) or "")
+            if part.get("type") == "output_text":
+                texts.append(_text(part.get("text")) or "")
     text = "".join(texts)
     if not text.strip():
         return _unanswered(FailureClass.OUTPUT_REJECTED, "empty", where, usage)

@@ -26,6 +26,8 @@ from dragoman.providers.openai_decode import (
 from dragoman.providers.transport import NotSent, Request, Response, Transport, retry_after_s
 
 ENDPOINT: Final = "/v1/responses"
+# OpenAI takes 50,000 lines and 200 MB; ours are smaller, so that one lost file costs little.
+OWN_LIMITS: Final = Limits(max_items=50_000, max_bytes=5_000_000, max_line_bytes=100_000)
 LOOK_BACK_S: Final = 3 * 86_400
 PAGE: Final = 100
 MAX_PAGES: Final = 5_000
@@ -39,9 +41,16 @@ _KEY: Final = re.compile(r"[!-~]{1,1000}")
 class OpenAIResponses:
     """One wire for OpenAI and for the sandbox; `cell` marks every batch as ours."""
 
-    def __init__(self, transport: Transport, cell: str, *, kind: str = "openai_responses") -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        cell: str,
+        *,
+        kind: str = "openai_responses",
+        limits: Limits = OWN_LIMITS,
+    ) -> None:
         self.kind = kind
-        self.limits = Limits(max_items=50_000, max_bytes=200_000_000, max_line_bytes=100_000)
+        self.limits = limits
         self._transport = transport
         self._cell = cell
 
@@ -151,7 +160,11 @@ class OpenAIResponses:
             return Unanswered(failed.failure)
         if not response.is_success:
             return Unanswered(_failure(response))
-        return decode_body(_read(response.body), _request_id(response))
+        body, request_id = _read(response.body), _request_id(response)
+        if body is None:  # a page of some gateway, not an answer of the model
+            failure = Failure(FailureClass.UPSTREAM_ERROR, "bad_body", response.status, request_id)
+            return Unanswered(failure)
+        return decode_body(body, request_id)
 
     async def _list(self, account: Account, after: str) -> tuple[list[BatchView], bool]:
         page = await self._get(account, f"/batches?limit={PAGE}{after}")

@@ -19,6 +19,11 @@ from dragoman.providers.base import ProviderFailed
 MAX_RETRY_AFTER_S: Final = 300.0
 MAX_BODY_BYTES: Final = 8_000_000
 MAX_FILE_BYTES: Final = 400_000_000
+MAX_FILE_S: Final = 3_600.0
+# Idle connections go early: one that the server closes under a create would leave it in doubt.
+_POOL: Final = httpx2.Limits(
+    max_connections=100, max_keepalive_connections=20, keepalive_expiry=2.0
+)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -81,7 +86,7 @@ class Transport:
         self._allowed_hosts = frozenset(allowed_hosts)
         self._timeouts = timeouts or Timeouts()
         self._client = httpx2.AsyncClient(
-            transport=httpx2.AsyncHTTPTransport(retries=0, trust_env=False),
+            transport=httpx2.AsyncHTTPTransport(retries=0, trust_env=False, limits=_POOL),
             follow_redirects=False,
             trust_env=False,
             headers={"User-Agent": f"dragoman/{__version__}", "Accept-Encoding": "identity"},
@@ -97,7 +102,7 @@ class Transport:
     async def open(
         self, request: Request, *, max_bytes: int = MAX_FILE_BYTES
     ) -> AsyncGenerator[Incoming]:
-        """Send once and hand out the answer while it arrives."""
+        """Send once and hand out the answer while it arrives, in an hour at most."""
         self._check_host(request.url)
         with _mapped_errors():
             async with asyncio.timeout(request.total_s):
@@ -202,12 +207,14 @@ def _bad_body(code: str) -> ProviderFailed:
 async def _read_capped(response: httpx2.Response, max_bytes: int) -> AsyncIterator[bytes]:
     if response.status_code not in (204, 304):
         _check_framing(response.headers, max_bytes)
-    seen = 0
+    seen, ends_at = 0, time.monotonic() + MAX_FILE_S
     with _mapped_errors():
         async for chunk in response.aiter_raw():
             seen += len(chunk)
             if seen > max_bytes:
                 raise _bad_body("body_too_large")
+            if time.monotonic() > ends_at:
+                raise _lost("timeout")
             yield chunk
 
 

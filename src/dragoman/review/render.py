@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from dragoman.core.canonical import canonical, sha256
 from dragoman.core.errors import BadInput
-from dragoman.review.result import Finding, ReviewResult, Severity
+from dragoman.review.result import Finding, Reason, ReviewResult, Severity
 
 MAX_BODY = 50_000
 MAX_SUBJECT = 120
+MAX_NOT_REVIEWED = 50
 MAX_RECIPIENTS = 100
 MAX_URI = 320
 
@@ -115,9 +116,11 @@ def _verdict(review: Review, findings: Sequence[Finding]) -> str:
     if not review.files:
         return "No file of this changelist could be reviewed."
     files = "1 file" if review.files == 1 else f"{review.files} files"
+    if review.not_reviewed:
+        files += f" (of {review.files + len(review.not_reviewed)})"
     if findings:
         return f"Findings: {_counts(findings)} in {files} reviewed."
-    if review.result.diagnostics and review.result.diagnostics[-1].finding is None:
+    if any(one.reason is Reason.ALL_FINDINGS_DROPPED for one in review.result.diagnostics):
         return f"No usable finding in {files} reviewed: all that the model reported were dropped."
     return f"Nothing to report in {files} reviewed."
 
@@ -141,17 +144,22 @@ def _not_reviewed(review: Review) -> list[str]:
     if not review.not_reviewed:
         return []
     lines = [f"- {_line(path)} ({reason})" for path, reason in sorted(review.not_reviewed)]
-    return [f"Not reviewed ({len(lines)}):", *lines]
+    more = len(lines) - MAX_NOT_REVIEWED
+    rest = [f"- and {more} more"] if more > 0 else []
+    return [f"Not reviewed ({len(lines)}):", *lines[:MAX_NOT_REVIEWED], *rest]
 
 
 def _indented(text: str) -> list[str]:
-    return [f"   {_line(line)}".rstrip() for line in text.splitlines()]
+    return [f"   {_shown(line)}".rstrip() for line in text.splitlines()]
 
 
 def _line(text: str) -> str:
+    return _shown(text).strip()
+
+
+def _shown(text: str) -> str:
     """One line that shows what it holds: no control character, no change of direction."""
-    shown = "".join(" " if _is_hidden(letter) else letter for letter in text)
-    return " ".join(shown.split()) if "\n" in text or "\r" in text else shown.strip()
+    return "".join(" " if _is_hidden(letter) else letter for letter in text)
 
 
 def _is_hidden(letter: str) -> bool:

@@ -185,7 +185,7 @@ def redact_findings(result: ReviewResult, redact: Callable[[str], str]) -> Revie
     )
 
 
-class _Bad(Exception):  # noqa: N818 - control flow inside this module
+class _Bad(Exception):
     """One value cannot be used."""
 
     def __init__(self, reason: Reason, name: str | None = None) -> None:
@@ -310,7 +310,7 @@ class _Reader:
         return end_line
 
     def _line(self, value: JSONObject, name: str) -> int:
-        """true is no line, 10.0 neither; " 10 " is one."""
+        """True is no line, 10.0 neither; " 10 " is one."""
         line = value[name]
         if isinstance(line, str) and _DIGITS.fullmatch(line.strip()):
             line = self._coerced(name, line, int(line.strip()))

@@ -134,7 +134,7 @@ async def resolve(
 ) -> Changelist:
     """Turn what a person wrote, `main..topic` or one commit, into a changelist of full shas."""
     left, dots, right = _split(revisions)
-    with _denials():
+    with _mapped_errors():
         git = await _open(repository, allow, mirrors, limits)
         head = await git.commit(right)
         base = (
@@ -154,7 +154,7 @@ async def fetch(
 
     `host/owner/repo` is read from the operator's mirror, `<mirrors>/host/owner/repo.git`.
     """
-    with _denials():
+    with _mapped_errors():
         git = await _open(changelist.repository, allow, mirrors, limits)
         await git.require(changelist.base)
         await git.require(changelist.head)
@@ -297,9 +297,13 @@ def _why_not(one: _Raw, part: bytes, limits: Limits) -> NotReviewed | None:
 
 
 @contextlib.contextmanager
-def _denials() -> Generator[None]:
+def _mapped_errors() -> Generator[None]:
     try:
         yield
+    except FileNotFoundError:
+        fail(FailureClass.NOT_FOUND, "no_such_repository")
+    except PermissionError:
+        fail(FailureClass.AUTH_DENIED, "permission_denied")
     except PathDenied as denied:
         failure = Failure(FailureClass.POLICY_REJECTED, "path_denied")
         raise SourceFailed(failure, denied.path) from None

@@ -97,6 +97,11 @@ class Batch:
             self._enter("cancelling", now)
         return True
 
+    def file_ids(self) -> list[str]:
+        """Input, output and errors, as far as there are any."""
+        ids = (self.input_file_id, self.output_file_id, self.error_file_id)
+        return [file_id for file_id in ids if file_id]
+
     def as_json(self) -> JSONObject:
         """The batch object of the wire."""
         moments: JSONObject = {

@@ -13,6 +13,7 @@ from dragoman.sandbox.faults import Fault
 from dragoman.sandbox.writer import FOREIGN, write
 
 _BYTES_PER_TOKEN: Final = 4
+_PLAIN: Final = "This is the sandbox. It answers where a JSON schema is asked for."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def _write(request: JSONObject, instructions: str, prompt: str, do: str | None) 
     text = request.get("text")
     form = text.get("format") if isinstance(text, dict) else None
     if not isinstance(form, dict) or form.get("type") != "json_schema":
-        return write(instructions, prompt, "", {"type": "string"})
+        return _PLAIN
     schema = form.get("schema")
     answer = write(
         instructions, prompt, str(form.get("name")), schema if isinstance(schema, dict) else {}

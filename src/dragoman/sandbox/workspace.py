@@ -117,16 +117,12 @@ class Workspace:
     def ledger_json(self) -> JSONObject:
         """The ledger, with the files that stand now."""
         files = {
-            batch.id: [
-                file_id
-                for file_id in (batch.input_file_id, batch.output_file_id, batch.error_file_id)
-                if file_id in self.files
-            ]
+            batch.id: [file_id for file_id in batch.file_ids() if file_id in self.files]
             for batch in self.batches.values()
         }
         used = {file_id for listed in files.values() for file_id in listed}
         loose = [file_id for file_id in self.files if file_id not in used]
-        return self.ledger.as_json({key: [f for f in v if f] for key, v in files.items()}, loose)
+        return self.ledger.as_json(files, loose)
 
     def _run(self, batch_id: str, item: Item) -> Executed:
         return self._execute(batch_id, item.index, item.custom_id, item.body)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from psycopg.rows import kwargs_row
 
-from dragoman.core.ids import BatchId, JobId, Token
+from dragoman.core.ids import BatchId, JobId, Token, uuid7
 from dragoman.core.job import Held, Kind, Reason
 from dragoman.store.database import Cell, Tx, statement
 from dragoman.store.jobs import read_held
@@ -54,6 +54,7 @@ class Batch:
     base_url: str | None
     account: str
     model: str
+    group_key: str
     state: str
     provider_batch_id: str | None
     input_file_id: str | None
@@ -62,6 +63,7 @@ class Batch:
     downloads: int
     items: int
     submitted_at: datetime | None
+    started_at: datetime | None
     deadline_at: datetime | None
     closed_at: datetime | None
 
@@ -178,9 +180,11 @@ async def doubt_overdue(cell: Cell) -> int:
 
 
 async def record_absence(cell: Cell, batch: Batch) -> int:
-    """The provider's list did not show it; how often that was so by now."""
+    """The provider's list did not show it; how often that was so by now, or 0 if another asked too."""
     async with cell.transaction("record_absence") as tx:
-        rows = await tx.tuples("batch/record_absence", id=batch.id, token=batch.token)
+        rows = await tx.tuples(
+            "batch/record_absence", id=batch.id, token=batch.token, absences=batch.absences
+        )
         return int(rows[0][0]) if rows else 0
 
 
@@ -206,9 +210,11 @@ async def record_poll(
 
 
 async def count_download(cell: Cell, batch: Batch) -> int:
-    """One more whole reading of the results that left items open."""
+    """One more whole reading that left items open; how many by now, or 0 if another read too."""
     async with cell.transaction("count_download") as tx:
-        rows = await tx.tuples("batch/count_download", id=batch.id, token=batch.token)
+        rows = await tx.tuples(
+            "batch/count_download", id=batch.id, token=batch.token, downloads=batch.downloads
+        )
         return int(rows[0][0]) if rows else 0
 
 
@@ -225,6 +231,18 @@ async def release_batch(cell: Cell, id: BatchId, token: Token) -> bool:  # noqa:
 async def record_files_deleted(cell: Cell, batch: Batch) -> bool:
     """The provider keeps none of the batch's files any more."""
     return await _moved(cell, "record_files_deleted", id=batch.id)
+
+
+async def take_over(cell: Cell, batch: Batch, worker: UUID) -> Batch | None:
+    """Take a submission that was never started from its submitter; None when it has begun or ended.
+
+    The token changes: a submitter that was only slow finds its batch gone, and creates nothing.
+    """
+    fresh = Token(uuid7())
+    is_ours = await _moved(
+        cell, "take_over", id=batch.id, token=batch.token, fresh=fresh, worker=worker
+    )
+    return replace(batch, token=fresh) if is_ours else None
 
 
 async def find_never_started(cell: Cell) -> list[Batch]:

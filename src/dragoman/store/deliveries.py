@@ -37,6 +37,7 @@ class Delivery:
     notification_id: str | None
     notified_at: datetime | None
     first_started_at: datetime | None
+    doubted_at: datetime | None
 
     def facts(self, **more: object) -> bytes:
         """What an event says about it: the tuple's hash and numbers, never the address."""
@@ -120,7 +121,10 @@ async def record_unsent(
     delay_s: float | None,
     reason: Reason = Reason.FAILURE,
 ) -> bool:
-    """A message that provably did not arrive waits for its next try, or has failed when `delay_s` is None."""
+    """A message that did not arrive waits for its next try, or has failed without a `delay_s`.
+
+    Only proof that it never arrived ends a doubt; the same key again does not.
+    """
     became, kind = (
         ("queued", Kind.SEND_RETRIED) if delay_s is not None else ("failed", Kind.SEND_FAILED)
     )
@@ -131,6 +135,7 @@ async def record_unsent(
             token=one.token,
             became=became,
             delay_s=delay_s,
+            is_proof=reason is Reason.PROVABLY_ABSENT,
             failure=canonical(failure.facts()).decode(),
             kind=kind,
             reason=reason,

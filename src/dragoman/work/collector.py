@@ -16,6 +16,7 @@ from typing import cast
 
 from dragoman.core import ports
 from dragoman.core.call import Reply
+from dragoman.core.errors import LeaseLost
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import JobId
 from dragoman.core.job import Bury, Held, Outcome, Reason, Retry
@@ -28,6 +29,8 @@ from dragoman.work.submission import Providers, by_job, give_back, mark
 
 _CHUNK = 200
 _ABSENCES = 2
+_SKEW_S = 900.0  # how far a provider's clock may be behind ours
+_CLOCKS_DIFFER_S = 86_400
 _ENDED = frozenset(
     {BatchStatus.COMPLETED, BatchStatus.FAILED, BatchStatus.CANCELED, BatchStatus.EXPIRED}
 )
@@ -95,9 +98,11 @@ class Collector(Loop):
         station, counts = self.station, Counter[str]()
         await batches.doubt_overdue(station.cell)
         for batch in await batches.find_never_started(station.cell):
-            counts += await give_back(
-                station.cell, station.line.worker, station.pipelines, batch, "never_started"
-            )
+            ours = await batches.take_over(station.cell, batch, station.line.worker)
+            if ours is not None:
+                counts += await give_back(
+                    station.cell, station.line.worker, station.pipelines, ours, "never_started"
+                )
         for batch in await batches.find_doubtful(station.cell, station.profile.settle_s):
             counts += await self._ask_about(batch)
         return counts
@@ -105,8 +110,12 @@ class Collector(Loop):
     async def _ask_about(self, batch: batches.Batch) -> Counter[str]:
         """Nothing can arrive any more: what the provider's list says now is the truth, once it has settled."""
         station, (adapter, account) = self.station, self._at(batch)
+        assert batch.deadline_at is not None  # noqa: S101 - find_doubtful compares it
+        since = int(batch.deadline_at.timestamp()) - _CLOCKS_DIFFER_S
         try:
-            found = await ports.cross("collect.find", adapter.find(account, batch.nonce))
+            found = await ports.cross(
+                "collect.find", adapter.find(account, batch.nonce, created_after=since)
+            )
         except ProviderFailed as failed:
             await batches.record_asked(station.cell, batch)
             await self._alert("submit_unknown", batch, "act", code=failed.failure.code)
@@ -123,14 +132,17 @@ class Collector(Loop):
         station, oldest = self.station, found[0]
         if len(found) > 1:
             await self._alert("batch_created_twice", batch, "page", times=len(found))
-        await mark(
-            station.cell,
-            station.line.worker,
-            batch,
-            oldest.provider_batch_id,
-            oldest.raw_status,
-            Reason.ADOPTED,
-        )
+        try:
+            await mark(
+                station.cell,
+                station.line.worker,
+                batch,
+                oldest.provider_batch_id,
+                oldest.raw_status,
+                Reason.ADOPTED,
+            )
+        except LeaseLost:  # somebody else has settled this doubt meanwhile
+            return Counter(lost=1)
         log.info("adopted", batch=str(batch.id), theirs=oldest.provider_batch_id)
         return Counter(adopted=1)
 

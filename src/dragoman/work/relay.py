@@ -45,7 +45,13 @@ class Sending:
         )
 
     async def give_back(self, failure: Failure) -> None:
-        """It did not arrive, provably: once more later, or never."""
+        """It did not arrive, provably: once more later, or never.
+
+        That a repeat was refused proves nothing about the act before it: the doubt stays.
+        """
+        if self.one.doubted_at is not None:
+            await deliveries.record_doubt(self.cell, self.actor, self.one, failure)
+            return
         tries = self.one.attempt_count + 1
         may_retry = failure.is_retryable and tries < self.one.max_attempts
         delay = _RETRY.delay_s(tries, failure.retry_after_s) if may_retry else None
@@ -119,7 +125,7 @@ class Relay(Loop):
         """What the target can do decides: the same key again, or an answer to a question."""
         station, channel = self.station, self.channels.get(one.channel)
         if one.guarantee == Guarantee.KEY:
-            await self._again(one, "same_key_again")
+            await self._again(one, "same_key_again", Reason.FREE_REQUEUE)
         elif channel is not None:
             told = await ports.cross(
                 "relay.lookup", cast("Asks", channel).lookup(one.recipient, one.key)
@@ -134,19 +140,15 @@ class Relay(Loop):
                     Reason.ADOPTED,
                 )
             elif isinstance(told, Absent):
-                await self._again(one, "provably_absent")
+                await self._again(one, "provably_absent", Reason.PROVABLY_ABSENT)
             else:
                 await deliveries.record_asked(station.cell, one)
 
-    async def _again(self, one: deliveries.Delivery, code: str) -> None:
+    async def _again(self, one: deliveries.Delivery, code: str, reason: Reason) -> None:
         failure = Failure(FailureClass.NOT_EXECUTED, code)
+        station = self.station
         await deliveries.record_unsent(
-            self.station.cell,
-            self.station.line.worker,
-            one,
-            failure,
-            delay_s=0.0,
-            reason=Reason.PROVABLY_ABSENT,
+            station.cell, station.line.worker, one, failure, delay_s=0.0, reason=reason
         )
 
 

@@ -5,6 +5,10 @@ with held as materialized (
    where s.claim_token = i.token and s.state = 'processing'
    order by s.id for update of s
 ),
+-- What goes out is numbered without a gap, as the lines of its file are.
+numbered as (
+  select held.*, row_number() over (order by item_index) - 1 as line from held
+),
 made as (
   insert into batch (id, nonce, provider, adapter_kind, base_url, account, model, group_key, state, token, claimed_by, items,
                      created_at)
@@ -14,8 +18,7 @@ made as (
 ),
 filled as (
   insert into batch_item (batch_id, item_index, job_id, home_id, token, attempt, call, custom_id)
-  select made.id, held.item_index, held.job_id, held.home_id, held.token, held.stage_attempts + 1, held.call, held.custom_id
-    from held cross join made
-  returning item_index
+  select made.id, n.line, n.job_id, n.home_id, n.token, n.stage_attempts + 1, n.call, n.custom_id
+    from numbered n cross join made
 )
-select item_index from filled order by item_index
+select item_index from numbered order by item_index

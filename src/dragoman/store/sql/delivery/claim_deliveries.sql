@@ -10,4 +10,4 @@ update delivery d set claim_token = %(token)s, claimed_by = %(worker)s, claimed_
   from picked where d.id = picked.id and d.state in ('queued', 'reconciling')
 returning d.id, d.claim_token as token, d.job_id, d.home_id, d.state, d.changelist_id, d.recipient, d.review_version, d.channel,
           d.guarantee, d.key, d.payload, d.payload_sha256, d.attempt_count, d.max_attempts, d.notification_id, d.notified_at,
-          d.first_started_at
+          d.first_started_at, d.doubted_at

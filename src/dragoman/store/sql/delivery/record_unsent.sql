@@ -1,7 +1,7 @@
 -- A message that provably did not arrive waits or fails; expects its token and the new state; returns its job.
 with left_over as (
   update delivery
-     set state = %(became)s, last_failure = %(failure)s::jsonb, claimed_by = null, claimed_at = null,
+     set state = %(became)s, doubted_at = case when %(is_proof)s then null else doubted_at end, last_failure = %(failure)s::jsonb, claimed_by = null, claimed_at = null,
          next_attempt_at = case when %(delay_s)s::float8 is not null then clock() + make_interval(secs => %(delay_s)s::float8) end
    where id = %(id)s and claim_token = %(token)s and state in ('sending', 'unknown') and notified_at is null
   returning job_id, clock() as at

@@ -370,6 +370,7 @@ create table delivery (
   started_at timestamptz,
   first_started_at timestamptz,
   deadline_at timestamptz,
+  doubted_at timestamptz,
   asked_at timestamptz,
   notification_id text,
   notified_at timestamptz,

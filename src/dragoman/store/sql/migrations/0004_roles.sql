@@ -23,9 +23,14 @@ grant select, update on standing to dragoman_worker;
 grant insert on event, queue_delta, actor, dead_letter, stage_result, rewrite_output, review_diff, review_result, finding
   to dragoman_worker;
 grant select on rewrite_output, stage_result, review_diff, review_result, finding to dragoman_worker;
-grant select, delete on queue_delta to dragoman_worker;
+-- Folding locks the rows it takes, and a row lock asks for UPDATE on some column.
+grant select, delete, update (at) on queue_delta to dragoman_worker;
+-- The sweeper says of a request that never got its job that it has failed, and nothing else.
+grant update (failed_at, failure_code) on rewrite_request to dragoman_worker;
 grant select, insert, update on queue, queue_sum, worker, alert, run, batch, batch_item to dragoman_worker;
 grant select, insert, update on delivery to dragoman_worker;
+grant update (failed_at, failure_code) on rewrite_request to dragoman_worker;
+grant select on review, queue_sum to dragoman_worker;
 
 -- The operator sees everything but text, and may cancel, triage and configure.
 grant select on job, event, queue, queue_sum, queue_delta, batch, batch_item, dead_letter, alert, run, worker, actor, cell,

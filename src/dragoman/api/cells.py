@@ -1,0 +1,54 @@
+"""One pool for each database role, opened when it is first needed: the door opens without a database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Literal, TypeAlias
+
+from dragoman.core.errors import DatabaseDown
+from dragoman.store.database import Cell, open_cell
+
+Role: TypeAlias = Literal["orchestrator", "operator", "frontend"]
+DSNOf: TypeAlias = Callable[[str], str]
+
+PATIENCE_S = 4.0
+
+
+class Cells:
+    """The cell as each role of this door sees it.
+
+    >>> cell = await cells.of("frontend")  # doctest: +SKIP
+    """
+
+    def __init__(self, name: str, dsn_of: DSNOf) -> None:
+        self._name = name
+        self._dsn_of = dsn_of
+        self._open: dict[Role, Cell] = {}
+        self._stack = AsyncExitStack()
+        self._lock = asyncio.Lock()
+
+    async def of(self, role: Role) -> Cell:
+        """The role's cell; DatabaseDown when the database does not answer in time."""
+        async with self._lock:
+            if role not in self._open:
+                cell = open_cell(self._dsn_of(role), name=self._name, role=f"dragoman door {role}")
+                async with patience():
+                    self._open[role] = await self._stack.enter_async_context(cell)
+            return self._open[role]
+
+    async def close(self) -> None:
+        """Close every pool."""
+        self._open.clear()
+        await self._stack.aclose()
+
+
+@asynccontextmanager
+async def patience(seconds: float = PATIENCE_S) -> AsyncGenerator[None]:
+    """Bound a wait for the database; nobody at a door waits longer than for a page."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise DatabaseDown from None

@@ -1,0 +1,195 @@
+"""The demonstration: complaints in four languages through both lanes, and a review that tells everybody once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from dragoman.cli.complaints import COMPLAINTS
+from dragoman.cli.db import dsn_of
+from dragoman.cli.review import hand_in
+from dragoman.cli.rewrite import HOME, orchestrating
+from dragoman.cli.up import Supervisor, interrupted, supervised
+from dragoman.core.ids import uuid7
+from dragoman.core.job import State
+from dragoman.rewrite import store
+from dragoman.rewrite.orchestrator import Complaint
+from dragoman.settings import Settings, read_settings
+from dragoman.store.database import Cell, open_cell
+
+_HERE = "dragoman.cli"
+_PATIENCE_S = 90.0
+_FINAL = {"completed", "failed", "canceled"}
+_RECIPIENTS = ["mailto:ann@team.example", "mailto:bob@team.example"]
+
+
+@dataclass(frozen=True, slots=True)
+class Travellers:
+    """What this demonstration has handed in."""
+
+    requests: Sequence[UUID]
+    review: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How it stands."""
+
+    rows: list[dict[str, Any]]
+    told: dict[str, Any]
+    batches: int
+    expected: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything has reached its final state."""
+        finished = sum(row["n"] for row in self.rows if row["state"] in _FINAL)
+        return finished == self.expected and self.told["state"] in _FINAL
+
+
+def show(complaints: int) -> int:
+    """Run it. At a terminal it stays up with the console until Ctrl-C; else it ends by itself."""
+    out, settings = Console(), _settings()
+    began = time.monotonic()
+    with supervised(settings, lambda line: out.print(line, style="dim")) as supervisor, interrupted() as stop:
+        url = supervisor.door_url()
+        out.print(f"console  {url}")
+        progress = asyncio.run(_travel(settings, supervisor, out, complaints))
+        out.print(_table(progress))
+        closes = _say(out, progress, time.monotonic() - began)
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            out.print(f"\nThe console stays at {url}. Try a complaint of your own in another terminal:")
+            out.print('  dragoman rewrite submit "Your dog barks all night, it drives me mad!" --to es --wait', markup=False)
+            out.print("Ctrl-C ends it.")
+            while not stop.wait(0.3):
+                supervisor.watch()
+    return 0 if closes else 1
+
+
+def _settings() -> Settings:
+    """The installation's own settings at the demonstration's pace, with a repository to review."""
+    os.environ["DRAGOMAN_PROFILE"] = "demo"
+    home = read_settings().home
+    allowed = [each for each in os.environ.get("DRAGOMAN_REVIEW__ALLOW", "").split(",") if each]
+    os.environ["DRAGOMAN_REVIEW__ALLOW"] = ",".join([*allowed, f"{(home / 'demo').resolve()}/"])
+    return read_settings()
+
+
+async def _travel(settings: Settings, supervisor: Supervisor, out: Console, complaints: int) -> Progress:
+    travellers = await _hand_in(settings, complaints)
+    until = time.monotonic() + _PATIENCE_S
+    async with open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman demo") as cell:
+        progress = await _look(cell, travellers)
+        with Live(_table(progress), console=out, refresh_per_second=4, transient=True) as live:
+            while not progress.is_over and time.monotonic() < until:
+                supervisor.watch()
+                await asyncio.sleep(0.25)  # noqa: TID251 - a person watches
+                progress = await _look(cell, travellers)
+                live.update(_table(progress))
+    return progress
+
+
+async def _hand_in(settings: Settings, complaints: int) -> Travellers:
+    languages = list(COMPLAINTS)
+    pairs = [(a, b) for a in languages for b in languages]
+    async with orchestrating(settings, "demo") as orchestrator:
+        people = {tag: uuid5(HOME, f"demo/{tag}") for tag in languages}
+        readers = {tag: uuid5(HOME, f"demo/reader/{tag}") for tag in languages}
+        home = uuid7()
+        async with orchestrator.cell.transaction("add_home") as tx:
+            for tag in languages:
+                await store.write_member(tx, home, people[tag], "housemate", tag, {"communication_directness": "gentle"})
+                await store.write_member(tx, home, readers[tag], "owner", tag, {"conflict_resolution_style": "talk_soon"})
+        requests: list[UUID] = []
+        for number, (source, target) in zip(range(complaints), itertools.cycle(pairs), strict=False):
+            texts = COMPLAINTS[source]
+            message = texts[(number // len(pairs) + number) % len(texts)]
+            accepted = await orchestrator.create(Complaint(home, people[source], readers[target], message))
+            requests.append(accepted.rewrite_request_id)
+        repository = _repository(settings.home / "demo" / f"shop-{uuid7().hex[-8:]}")
+        review = await hand_in(orchestrator.cell, settings, repository, "HEAD", _RECIPIENTS, None, 1)
+    return Travellers(requests, review.job_id)
+
+
+async def _look(cell: Cell, travellers: Travellers) -> Progress:
+    ids = list(travellers.requests)
+    async with cell.transaction("read") as tx:
+        rows = await tx.dicts("demo/count_progress", _HERE, ids=ids)
+        told = await tx.dicts("demo/count_told", _HERE, id=travellers.review)
+        batches = await tx.dicts("demo/count_batches", _HERE, ids=ids)
+    return Progress(rows, told[0], batches[0]["n"], len(ids))
+
+
+def _table(progress: Progress) -> Table:
+    """Both lanes and every pair of languages; each row is a sum, and so is the last one."""
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    for name in ("lane", "from", "to", "accepted", *State):
+        table.add_column(str(name), justify="left" if name in ("lane", "from", "to") else "right")
+    groups: dict[tuple[str, str, str], Counter[str]] = {}
+    for row in progress.rows:
+        key = (row["lane"], row["source_locale"], row["target_locale"])
+        groups.setdefault(key, Counter())[row["state"]] += row["n"]
+    for key in sorted(groups, key=lambda key: (key[0] != "same_language", key)):
+        table.add_row(*key, *_figures(groups[key]))
+    whole = sum(groups.values(), Counter[str]())
+    table.add_section()
+    table.add_row("all", "", "", *_figures(whole), style="bold")
+    told = progress.told
+    table.add_row("review", str(told["stage"]), "", "1", f"{told['state']}, {told['told']} of {told['messages']} told")
+    return table
+
+
+def _figures(counts: Counter[str]) -> list[str]:
+    figures = [counts.total(), *(counts[state.value] for state in State)]
+    return [str(n) if n else "·" for n in figures]
+
+
+def _say(out: Console, progress: Progress, seconds: float) -> bool:
+    """The closing sentence, computed from the figures above it."""
+    finished = Counter[str]()
+    for row in progress.rows:
+        finished[row["state"]] += row["n"]
+    closes = finished.total() == progress.expected and progress.is_over
+    parts = " + ".join(f"{finished[state.value]} {state.value}" for state in State if finished[state.value])
+    verdict = "The sum closes" if closes else "The sum does NOT close"
+    out.print(f"\n{verdict}: {progress.expected} accepted = {parts}, in {progress.batches} provider batches.")
+    told = progress.told
+    out.print(f"The review {told['state']}: {told['told']} of {told['messages']} recipients told, each once.")
+    out.print(f"{seconds:.0f} seconds, no key, no network service; the sandbox wrote every text.", style="dim")
+    return closes and told["state"] == "completed"
+
+
+def _repository(folder: Path) -> Path:
+    """A small repository with a change worth criticising."""
+    folder.mkdir(mode=0o755, parents=True)
+    shop = folder / "shop.py"
+    shop.write_text('"""Prices."""\n\n\ndef total(prices):\n    return sum(prices)\n', encoding="utf-8")
+    _git(folder, "init", "-q", "-b", "main")
+    _git(folder, "add", ".")
+    _git(folder, "commit", "-q", "-m", "Prices")
+    shop.write_text(
+        '"""Prices."""\n\n\ndef total(prices, seen=[]):\n    try:\n        seen.append(prices)\n'
+        "        print(prices)\n        return sum(p for p in prices if p != None)\n    except:\n        pass\n",
+        encoding="utf-8",
+    )
+    _git(folder, "commit", "-q", "-am", "Skip missing prices")
+    return folder
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    who = ["-c", "user.name=Demo", "-c", "user.email=demo@team.example", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True)  # noqa: S603, S607 - the user's git

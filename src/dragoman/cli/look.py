@@ -1,0 +1,124 @@
+"""Looking at things: sums that close, and the story of one job. Everything here is metadata."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dragoman.cli.db import dsn_of, require_running
+from dragoman.core.errors import NotFound
+from dragoman.core.ids import JobId
+from dragoman.core.job import State
+from dragoman.settings import read_settings
+from dragoman.store.database import Cell, open_cell
+from dragoman.store.jobs import cancel_jobs
+from dragoman.store.workers import know_actor
+
+_HERE = "dragoman.cli"
+
+
+async def show_status() -> int:
+    """Print how everything stands; 0 unless something waits for a person."""
+    settings = read_settings()
+    require_running(settings)
+    async with (
+        open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli") as cell,
+        cell.transaction("read") as tx,
+    ):
+        jobs = await tx.dicts("look/count_states", _HERE)
+        batches = await tx.dicts("look/count_batches", _HERE)
+        deliveries = await tx.dicts("look/count_deliveries", _HERE)
+        asks = await tx.dicts("look/needs_you", _HERE)
+    out = Console()
+    out.print(_states(jobs))
+    _line(out, "batches", batches)
+    _line(out, "messages", deliveries)
+    if not asks:
+        out.print("nothing needs you")
+    for ask in asks:
+        out.print(f"[bold]{ask['severity']}[/] {ask['kind']} {ask['subject']} at {_time(ask['at'])}", highlight=False)
+    return 0
+
+
+def _states(rows: list[dict[str, Any]]) -> Table:
+    """Everything accepted stands in exactly one state: the row of each pipeline is a sum."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("pipeline", "accepted", *State):
+        table.add_column(str(name), justify="left" if name == "pipeline" else "right")
+    for pipeline in sorted({row["pipeline"] for row in rows}) or ["(none)"]:
+        found = {row["state"]: row["n"] for row in rows if row["pipeline"] == pipeline}
+        table.add_row(pipeline, str(sum(found.values())), *(str(found.get(state.value, 0)) for state in State))
+    return table
+
+
+def _line(out: Console, name: str, rows: list[dict[str, Any]]) -> None:
+    told = "  ".join(f"{row['n']} {row['state']}" for row in rows) or "none"
+    out.print(f"{name}: {told}", highlight=False)
+
+
+async def show_job(job_id: UUID) -> int:
+    """Print one job's standing and every event of its chain."""
+    settings = read_settings()
+    require_running(settings)
+    async with (
+        open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli") as cell,
+        cell.transaction("read") as tx,
+    ):
+        found = await tx.dicts("look/read_job", _HERE, id=job_id)
+        if not found:
+            raise NotFound("there is no job with this id")
+        events = await tx.dicts("look/read_history", _HERE, id=job_id)
+        head = await tx.dicts("look/read_head", _HERE, id=job_id)
+    out = Console()
+    for name, value in found[0].items():
+        if value is not None and name not in ("routing_decision",):
+            out.print(f"[dim]{name:34}[/]{_plain(value)}", highlight=False)
+    out.print(_story(events))
+    is_whole = bool(events) and (events[-1]["seq"], events[-1]["hash"]) == (head[0]["seq"], head[0]["head"])
+    out.print("the chain ends at the job's head" if is_whole else "[bold red]the chain does not end at the job's head[/]")
+    return 0 if is_whole else 1
+
+
+def _story(events: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("#", "at", "event", "why", "try", "by", "facts", "hash"):
+        table.add_column(name)
+    for event in events:
+        facts = event["facts"] or {}
+        kept = ("code", "provider_batch_id", "batch_item_index", "lane", "source_locale", "target_locale", "key")
+        told = " ".join(f"{name}={facts[name]}" for name in kept if name in facts)
+        why = "" if event["reason"] == "none" else event["reason"]
+        table.add_row(
+            str(event["seq"]), _time(event["at"]), event["kind"], why, str(event["attempt"]), event["actor_role"] or "",
+            told, event["hash"].hex()[:8],
+        )
+    return table
+
+
+async def cancel_job(job_id: UUID) -> int:
+    """Cancel a job; a final one stays as it is, and that is said."""
+    settings = read_settings()
+    require_running(settings)
+    async with open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli") as cell:
+        actor = await _operator(cell)
+        canceled = await cancel_jobs(cell, actor, [JobId(job_id)])
+    typer.echo("canceled" if canceled else "it was final already, or there is no such job; nothing was changed")
+    return 0
+
+
+async def _operator(cell: Cell) -> UUID:
+    async with cell.transaction("know_actor") as tx:
+        return await know_actor(tx, "operator", "cli")
+
+
+def _time(value: datetime) -> str:
+    return value.strftime("%H:%M:%S.%f")[:-3]
+
+
+def _plain(value: object) -> str:
+    return value.isoformat(timespec="milliseconds") if isinstance(value, datetime) else str(value)
