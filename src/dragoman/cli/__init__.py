@@ -7,6 +7,6 @@ import sys
 
 def main() -> None:
     """Run the command that was typed."""
-    from dragoman.cli.app import run  # noqa: PLC0415 - the help of a command should not wait for all of them
+    from dragoman.cli.app import run  # noqa: PLC0415 - a light start
 
     sys.exit(run())

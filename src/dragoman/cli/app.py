@@ -20,7 +20,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 rewrite = typer.Typer(help="Complaints, rewritten calmly for one recipient.", no_args_is_help=True)
-review = typer.Typer(help="Changelists, criticised once for everybody concerned.", no_args_is_help=True)
+review = typer.Typer(
+    help="Changelists, criticised once for everybody concerned.", no_args_is_help=True
+)
 db = typer.Typer(help="The embedded database.", no_args_is_help=True)
 app.add_typer(rewrite, name="rewrite")
 app.add_typer(review, name="review")
@@ -60,7 +62,9 @@ def version() -> None:
 
 @app.command()
 def demo(
-    complaints: Annotated[int, typer.Option(min=1, max=1000, help="How many complaints travel.")] = 60,
+    complaints: Annotated[
+        int, typer.Option(min=1, max=1000, help="How many complaints travel.")
+    ] = 60,
 ) -> None:
     """Show the whole system on this machine: no key, no network service."""
     from dragoman.cli.demo import show  # noqa: PLC0415 - see main
@@ -70,7 +74,7 @@ def demo(
 
 @app.command()
 def up() -> None:
-    """Run everything on this machine until Ctrl-C: database, doors, workers and, without a provider, the sandbox."""
+    """Run everything on this machine until Ctrl-C; without a provider, with the sandbox."""
     from dragoman.cli.up import stay_up  # noqa: PLC0415 - see main
     from dragoman.settings import read_settings  # noqa: PLC0415 - see main
 
@@ -78,7 +82,11 @@ def up() -> None:
 
 
 @app.command("run")
-def run_role(role: Annotated[str, typer.Argument(help="submitter, collector, worker, relay, sweeper or door")]) -> None:
+def run_role(
+    role: Annotated[
+        str, typer.Argument(help="submitter, collector, worker, relay, sweeper or door")
+    ],
+) -> None:
     """Run one role in this process; `up` starts each of them like this."""
     from dragoman.cli.roles import run_until_stopped  # noqa: PLC0415 - see main
     from dragoman.settings import read_settings  # noqa: PLC0415 - see main
@@ -112,10 +120,15 @@ def cancel(job_id: UUID) -> None:
 
 @rewrite.command("submit")
 def rewrite_submit(
-    message: Annotated[str, typer.Argument(help="The complaint, in any language. - reads standard input.")],
+    message: Annotated[
+        str, typer.Argument(help="The complaint, in any language. - reads standard input.")
+    ],
     to: Annotated[str, typer.Option(help="The recipient's language, for instance es.")] = "en",
-    source: Annotated[str | None, typer.Option("--from", help="Your language, if it cannot be told from the text.")] = None,
-    wait: Annotated[bool, typer.Option(help="Wait for the rewrite and print it.")] = False,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="Your language, if it cannot be told from the text."),
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the rewrite and print it.")] = False,  # noqa: FBT002 - a flag
 ) -> None:
     """Hand in a complaint; the rewrite comes later."""
     from dragoman.cli.rewrite import submit  # noqa: PLC0415 - see main
@@ -135,10 +148,19 @@ def rewrite_show(request_id: UUID) -> None:
 def review_enqueue(
     repository: Annotated[Path, typer.Argument(help="A local git repository on the allow-list.")],
     revisions: Annotated[str, typer.Argument(help="main..topic, or one commit.")],
-    to: Annotated[list[str], typer.Option(help="A recipient, mailto:ann@example.org; may be given several times.")],
-    key: Annotated[str | None, typer.Option(help="Your idempotency key; made from the rest when it is left out.")] = None,
+    to: Annotated[
+        list[str],
+        typer.Option(help="A recipient, mailto:ann@example.org; may be given several times."),
+    ],
+    key: Annotated[
+        str | None,
+        typer.Option(help="Your idempotency key; made from the rest when it is left out."),
+    ] = None,
     review_version: Annotated[int, typer.Option("--version", min=1)] = 1,
-    rerun: Annotated[bool, typer.Option(help="Ask for a higher version of a changelist that was reviewed before.")] = False,
+    rerun: Annotated[
+        bool,
+        typer.Option(help="Ask for a higher version of a changelist that was reviewed before."),
+    ] = False,  # noqa: FBT002 - a flag
 ) -> None:
     """Have a changelist criticised, and its recipients told once."""
     from dragoman.cli.review import enqueue  # noqa: PLC0415 - see main
@@ -179,7 +201,9 @@ def db_stop() -> None:
 
 
 @db.command("psql")
-def db_psql(role: Annotated[str, typer.Option(help="Whose eyes to look with.")] = "operator") -> None:
+def db_psql(
+    role: Annotated[str, typer.Option(help="Whose eyes to look with.")] = "operator",
+) -> None:
     """Open psql as one of the roles."""
     from dragoman.cli.db import open_psql  # noqa: PLC0415 - see main
 

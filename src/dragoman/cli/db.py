@@ -30,7 +30,9 @@ def require_running(settings: Settings) -> Server:
     server = server_of(settings)
     status = server.status()
     if status.state is not State.READY:
-        raise BadSetting(f"the database is {status.state}: {status.why}. Start everything with: dragoman up")
+        raise BadSetting(
+            f"the database is {status.state}: {status.why}. Start everything with: dragoman up"
+        )
     return server
 
 
@@ -45,7 +47,13 @@ def prepare(settings: Settings) -> Server:
 def show_status() -> int:
     """Print how the server stands; 0 when it is ready."""
     status = server_of(read_settings()).status()
-    facts = {"state": status.state, "why": status.why, "version": status.version, "pid": status.pid, "data": status.data}
+    facts = {
+        "state": status.state,
+        "why": status.why,
+        "version": status.version,
+        "pid": status.pid,
+        "data": status.data,
+    }
     for name, value in facts.items():
         if value is not None:
             typer.echo(f"{name:8} {value}")
@@ -69,7 +77,10 @@ def open_psql(role: str) -> None:
     settings = read_settings()
     name = f"dragoman_{role}"
     if name not in ROLES:
-        raise BadSetting(f"there is no role {role}; known are {', '.join(r.removeprefix('dragoman_') for r in ROLES)}")
+        raise BadSetting(
+            f"there is no role {role}; known are "
+            + ", ".join(known.removeprefix("dragoman_") for known in ROLES)
+        )
     server = require_running(settings)
     os.environ["PGOPTIONS"] = "-c search_path=dragoman"
     os.execv(server.psql_path, ["psql", server.dsn(name)])  # noqa: S606 - our own psql, no shell

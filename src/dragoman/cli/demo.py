@@ -1,4 +1,4 @@
-"""The demonstration: complaints in four languages through both lanes, and a review that tells everybody once."""
+"""The demonstration: complaints in four languages through both lanes, and a review."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from dragoman.store.database import Cell, open_cell
 _HERE = "dragoman.cli"
 _PATIENCE_S = 90.0
 _FINAL = {"completed", "failed", "canceled"}
+_TRY_IT = 'dragoman rewrite submit "Your dog barks all night, I am fed up!" --to es --wait'
 _RECIPIENTS = ["mailto:ann@team.example", "mailto:bob@team.example"]
 
 
@@ -65,15 +66,23 @@ def show(complaints: int) -> int:
     """Run it. At a terminal it stays up with the console until Ctrl-C; else it ends by itself."""
     out, settings = Console(), _settings()
     began = time.monotonic()
-    with supervised(settings, lambda line: out.print(line, style="dim")) as supervisor, interrupted() as stop:
+    with (
+        supervised(settings, lambda line: out.print(line, style="dim")) as supervisor,
+        interrupted() as stop,
+    ):
         url = supervisor.door_url()
         out.print(f"console  {url}")
         progress = asyncio.run(_travel(settings, supervisor, out, complaints))
         out.print(_table(progress))
         closes = _say(out, progress, time.monotonic() - began)
         if sys.stdin.isatty() and sys.stdout.isatty():
-            out.print(f"\nThe console stays at {url}. Try a complaint of your own in another terminal:")
-            out.print('  dragoman rewrite submit "Your dog barks all night, it drives me mad!" --to es --wait', markup=False)
+            out.print(
+                f"\nThe console stays at {url}. Try a complaint of your own in another terminal:"
+            )
+            out.print(
+                f"  {_TRY_IT}",
+                markup=False,
+            )
             out.print("Ctrl-C ends it.")
             while not stop.wait(0.3):
                 supervisor.watch()
@@ -89,10 +98,14 @@ def _settings() -> Settings:
     return read_settings()
 
 
-async def _travel(settings: Settings, supervisor: Supervisor, out: Console, complaints: int) -> Progress:
+async def _travel(
+    settings: Settings, supervisor: Supervisor, out: Console, complaints: int
+) -> Progress:
     travellers = await _hand_in(settings, complaints)
     until = time.monotonic() + _PATIENCE_S
-    async with open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman demo") as cell:
+    async with open_cell(
+        dsn_of(settings, "operator"), name=settings.cell, role="dragoman demo"
+    ) as cell:
         progress = await _look(cell, travellers)
         with Live(_table(progress), console=out, refresh_per_second=4, transient=True) as live:
             while not progress.is_over and time.monotonic() < until:
@@ -112,16 +125,24 @@ async def _hand_in(settings: Settings, complaints: int) -> Travellers:
         home = uuid7()
         async with orchestrator.cell.transaction("add_home") as tx:
             for tag in languages:
-                await store.write_member(tx, home, people[tag], "housemate", tag, {"communication_directness": "gentle"})
-                await store.write_member(tx, home, readers[tag], "owner", tag, {"conflict_resolution_style": "talk_soon"})
+                await store.write_member(
+                    tx, home, people[tag], "housemate", tag, {"communication_directness": "gentle"}
+                )
+                await store.write_member(
+                    tx, home, readers[tag], "owner", tag, {"conflict_resolution_style": "talk_soon"}
+                )
         requests: list[UUID] = []
-        for number, (source, target) in zip(range(complaints), itertools.cycle(pairs), strict=False):
+        for number, (source, target) in zip(
+            range(complaints), itertools.cycle(pairs), strict=False
+        ):
             texts = COMPLAINTS[source]
             message = texts[(number // len(pairs) + number) % len(texts)]
-            accepted = await orchestrator.create(Complaint(home, people[source], readers[target], message))
+            accepted = await orchestrator.create(
+                Complaint(home, people[source], readers[target], message)
+            )
             requests.append(accepted.rewrite_request_id)
         repository = _repository(settings.home / "demo" / f"shop-{uuid7().hex[-8:]}")
-        review = await hand_in(orchestrator.cell, settings, repository, "HEAD", _RECIPIENTS, None, 1)
+        review = await hand_in(orchestrator.cell, settings, repository, "HEAD", _RECIPIENTS)
     return Travellers(requests, review.job_id)
 
 
@@ -149,7 +170,13 @@ def _table(progress: Progress) -> Table:
     table.add_section()
     table.add_row("all", "", "", *_figures(whole), style="bold")
     told = progress.told
-    table.add_row("review", str(told["stage"]), "", "1", f"{told['state']}, {told['told']} of {told['messages']} told")
+    table.add_row(
+        "review",
+        str(told["stage"]),
+        "",
+        "1",
+        f"{told['state']}, {told['told']} of {told['messages']} told",
+    )
     return table
 
 
@@ -164,12 +191,23 @@ def _say(out: Console, progress: Progress, seconds: float) -> bool:
     for row in progress.rows:
         finished[row["state"]] += row["n"]
     closes = finished.total() == progress.expected and progress.is_over
-    parts = " + ".join(f"{finished[state.value]} {state.value}" for state in State if finished[state.value])
+    parts = " + ".join(
+        f"{finished[state.value]} {state.value}" for state in State if finished[state.value]
+    )
     verdict = "The sum closes" if closes else "The sum does NOT close"
-    out.print(f"\n{verdict}: {progress.expected} accepted = {parts}, in {progress.batches} provider batches.")
+    out.print(
+        f"\n{verdict}: {progress.expected} accepted = {parts}, "
+        f"in {progress.batches} provider batches."
+    )
     told = progress.told
-    out.print(f"The review {told['state']}: {told['told']} of {told['messages']} recipients told, each once.")
-    out.print(f"{seconds:.0f} seconds, no key, no network service; the sandbox wrote every text.", style="dim")
+    out.print(
+        f"The review {told['state']}: "
+        f"{told['told']} of {told['messages']} recipients told, each once."
+    )
+    out.print(
+        f"{seconds:.0f} seconds, no key, no network service; the sandbox wrote every text.",
+        style="dim",
+    )
     return closes and told["state"] == "completed"
 
 
@@ -177,13 +215,16 @@ def _repository(folder: Path) -> Path:
     """A small repository with a change worth criticising."""
     folder.mkdir(mode=0o755, parents=True)
     shop = folder / "shop.py"
-    shop.write_text('"""Prices."""\n\n\ndef total(prices):\n    return sum(prices)\n', encoding="utf-8")
+    shop.write_text(
+        '"""Prices."""\n\n\ndef total(prices):\n    return sum(prices)\n', encoding="utf-8"
+    )
     _git(folder, "init", "-q", "-b", "main")
     _git(folder, "add", ".")
     _git(folder, "commit", "-q", "-m", "Prices")
     shop.write_text(
         '"""Prices."""\n\n\ndef total(prices, seen=[]):\n    try:\n        seen.append(prices)\n'
-        "        print(prices)\n        return sum(p for p in prices if p != None)\n    except:\n        pass\n",
+        "        print(prices)\n        return sum(p for p in prices if p != None)\n"
+        "    except:\n        pass\n",
         encoding="utf-8",
     )
     _git(folder, "commit", "-q", "-am", "Skip missing prices")
@@ -191,5 +232,13 @@ def _repository(folder: Path) -> Path:
 
 
 def _git(folder: Path, *arguments: str) -> None:
-    who = ["-c", "user.name=Demo", "-c", "user.email=demo@team.example", "-c", "commit.gpgsign=false"]
-    subprocess.run(["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True)  # noqa: S603, S607 - the user's git
+    who = [
+        "-c",
+        "user.name=Demo",
+        "-c",
+        "user.email=demo@team.example",
+        "-c",
+        "commit.gpgsign=false",
+    ]
+    command = ["git", "-C", str(folder), *who, *arguments]
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - the user's git

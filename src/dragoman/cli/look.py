@@ -41,7 +41,10 @@ async def show_status() -> int:
     if not asks:
         out.print("nothing needs you")
     for ask in asks:
-        out.print(f"[bold]{ask['severity']}[/] {ask['kind']} {ask['subject']} at {_time(ask['at'])}", highlight=False)
+        out.print(
+            f"[bold]{ask['severity']}[/] {ask['kind']} {ask['subject']} at {_time(ask['at'])}",
+            highlight=False,
+        )
     return 0
 
 
@@ -52,7 +55,9 @@ def _states(rows: list[dict[str, Any]]) -> Table:
         table.add_column(str(name), justify="left" if name == "pipeline" else "right")
     for pipeline in sorted({row["pipeline"] for row in rows}) or ["(none)"]:
         found = {row["state"]: row["n"] for row in rows if row["pipeline"] == pipeline}
-        table.add_row(pipeline, str(sum(found.values())), *(str(found.get(state.value, 0)) for state in State))
+        table.add_row(
+            pipeline, str(sum(found.values())), *(str(found.get(state.value, 0)) for state in State)
+        )
     return table
 
 
@@ -76,11 +81,18 @@ async def show_job(job_id: UUID) -> int:
         head = await tx.dicts("look/read_head", _HERE, id=job_id)
     out = Console()
     for name, value in found[0].items():
-        if value is not None and name not in ("routing_decision",):
+        if value is not None and name != "routing_decision":
             out.print(f"[dim]{name:34}[/]{_plain(value)}", highlight=False)
     out.print(_story(events))
-    is_whole = bool(events) and (events[-1]["seq"], events[-1]["hash"]) == (head[0]["seq"], head[0]["head"])
-    out.print("the chain ends at the job's head" if is_whole else "[bold red]the chain does not end at the job's head[/]")
+    is_whole = bool(events) and (events[-1]["seq"], events[-1]["hash"]) == (
+        head[0]["seq"],
+        head[0]["head"],
+    )
+    out.print(
+        "the chain ends at the job's head"
+        if is_whole
+        else "[bold red]the chain does not end at the job's head[/]"
+    )
     return 0 if is_whole else 1
 
 
@@ -89,13 +101,27 @@ def _story(events: list[dict[str, Any]]) -> Table:
     for name in ("#", "at", "event", "why", "try", "by", "facts", "hash"):
         table.add_column(name)
     for event in events:
-        facts = event["facts"] or {}
-        kept = ("code", "provider_batch_id", "batch_item_index", "lane", "source_locale", "target_locale", "key")
+        facts: dict[str, object] = event["facts"] or {}
+        kept = (
+            "code",
+            "provider_batch_id",
+            "batch_item_index",
+            "lane",
+            "source_locale",
+            "target_locale",
+            "key",
+        )
         told = " ".join(f"{name}={facts[name]}" for name in kept if name in facts)
         why = "" if event["reason"] == "none" else event["reason"]
         table.add_row(
-            str(event["seq"]), _time(event["at"]), event["kind"], why, str(event["attempt"]), event["actor_role"] or "",
-            told, event["hash"].hex()[:8],
+            str(event["seq"]),
+            _time(event["at"]),
+            event["kind"],
+            why,
+            str(event["attempt"]),
+            event["actor_role"] or "",
+            told,
+            event["hash"].hex()[:8],
         )
     return table
 
@@ -104,10 +130,16 @@ async def cancel_job(job_id: UUID) -> int:
     """Cancel a job; a final one stays as it is, and that is said."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli") as cell:
+    async with open_cell(
+        dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli"
+    ) as cell:
         actor = await _operator(cell)
         canceled = await cancel_jobs(cell, actor, [JobId(job_id)])
-    typer.echo("canceled" if canceled else "it was final already, or there is no such job; nothing was changed")
+    typer.echo(
+        "canceled"
+        if canceled
+        else "it was final already, or there is no such job; nothing was changed"
+    )
     return 0
 
 

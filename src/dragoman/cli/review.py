@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -26,27 +27,44 @@ PROJECT = uuid5(NAMESPACE_URL, "dragoman/local-project")
 
 
 async def enqueue(
-    repository: Path, revisions: str, to: list[str], key: str | None, version: int, *, is_rerun: bool
+    repository: Path,
+    revisions: str,
+    to: list[str],
+    key: str | None,
+    version: int,
+    *,
+    is_rerun: bool,
 ) -> int:
     """Hand in a review and print its job."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli") as cell:
-        made = await hand_in(cell, settings, repository, revisions, to, key, version, is_rerun=is_rerun)
+    async with open_cell(
+        dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli"
+    ) as cell:
+        made = await hand_in(
+            cell, settings, repository, revisions, to, key=key, version=version, is_rerun=is_rerun
+        )
     typer.echo(f"{'enqueued' if made.is_new else 'there already'}  {made.job_id}  {made.state}")
     typer.echo(f"see it with: dragoman review show {made.job_id}")
     return 0
 
 
 async def hand_in(
-    cell: Cell, settings: Settings, repository: Path, revisions: str, to: list[str], key: str | None, version: int,
-    *, is_rerun: bool = False,
+    cell: Cell,
+    settings: Settings,
+    repository: Path,
+    revisions: str,
+    to: list[str],
+    *,
+    key: str | None = None,
+    version: int = 1,
+    is_rerun: bool = False,
 ) -> Enqueued:
     """Resolve what the person wrote, and enqueue it."""
-    folder = repository.resolve()
+    folder = os.path.realpath(repository)
     try:
         allow = AllowList.read(settings.review.allow)
-        changelist = await resolve(str(folder), revisions, allow)
+        changelist = await resolve(folder, revisions, allow)
     except SourceFailed as failed:
         raise BadSetting(
             f"the changelist cannot be read ({failed.failure.code}); repositories are allowed by "
@@ -54,21 +72,30 @@ async def hand_in(
         ) from None
     name = "\0".join([changelist.id, str(version), *sorted(to)])
     wanted = Wanted(
-        home_id=PROJECT, idempotency_key=key or hashlib.sha256(name.encode()).hexdigest(), changelist=changelist,
-        version=version, recipients=to, is_rerun=is_rerun,
+        home_id=PROJECT,
+        idempotency_key=key or hashlib.sha256(name.encode()).hexdigest(),
+        changelist=changelist,
+        version=version,
+        recipients=to,
+        is_rerun=is_rerun,
     )
     async with cell.transaction("know_actor") as tx:
         actor = await know_actor(tx, "orchestrator", "cli")
     pipeline = pipelines_of(settings)["review"]
-    return await enqueue_review(cell, actor, pipeline, wanted, routing_of(settings), settings.provider.account)
+    return await enqueue_review(
+        cell, actor, pipeline, wanted, routing_of(settings), settings.provider.account
+    )
 
 
 def routing_of(settings: Settings) -> JSONObject:
     """By whom a review is made; its model is asked at once."""
     provider = settings.provider
     return {
-        "provider": provider.name, "adapter_kind": provider.adapter_kind, "base_url": provider.base_url,
-        "model": provider.model_review, "execution_mode": "async",
+        "provider": provider.name,
+        "adapter_kind": provider.adapter_kind,
+        "base_url": provider.base_url,
+        "model": provider.model_review,
+        "execution_mode": "async",
     }
 
 
@@ -76,11 +103,16 @@ async def show(job_id: UUID) -> int:
     """Print how a review stands, and its messages."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli") as cell:
+    async with open_cell(
+        dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli"
+    ) as cell:
         shown = await store.show_review(cell, JobId(job_id))
         if shown is None:
             raise NotFound("there is no review with this id")
-        typer.echo(f"{shown.status}  at {shown.stage}  {shown.findings} findings  version {shown.review_version}")
+        typer.echo(
+            f"{shown.status}  at {shown.stage}  {shown.findings} findings  "
+            f"version {shown.review_version}"
+        )
         if shown.last_error:
             typer.echo(f"last error: {shown.last_error}")
         if shown.summary:

@@ -30,7 +30,10 @@ _WAIT_S = 120.0
 async def orchestrating(settings: Settings, name: str = "cli") -> AsyncGenerator[Orchestrator]:
     """The way in, for as long as the block runs."""
     dsn = dsn_of(settings, "orchestrator")
-    async with open_cell(dsn, name=settings.cell, role="dragoman cli") as cell, wired(settings) as providers:
+    async with (
+        open_cell(dsn, name=settings.cell, role="dragoman cli") as cell,
+        wired(settings) as providers,
+    ):
         async with cell.transaction("know_actor") as tx:
             actor = await know_actor(tx, "orchestrator", name)
         yield Orchestrator(cell, actor, providers.advisor().classify)
@@ -64,7 +67,9 @@ async def show(request_id: UUID) -> int:
     """Print how one complaint stands, and its rewrite."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli") as cell:
+    async with open_cell(
+        dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli"
+    ) as cell:
         return await _show(cell, request_id)
 
 

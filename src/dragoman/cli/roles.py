@@ -70,7 +70,9 @@ async def _loop(settings: Settings, role: str, station: Station) -> AsyncGenerat
     if role == "relay":
         yield Relay(station, channels_of(settings))
     elif role == "sweeper":
-        yield Sweeper(station, [lambda cell: _fail_waiting(cell, station.profile.request_timeout_s)])
+        yield Sweeper(
+            station, [lambda cell: _fail_waiting(cell, station.profile.request_timeout_s)]
+        )
     else:
         kinds = {"submitter": Submitter, "collector": Collector, "worker": Worker}
         async with wired(settings) as providers:

@@ -1,4 +1,4 @@
-"""The supervisor: starts the database, the sandbox, one process per role, and stops them in order."""
+"""The supervisor: the database, the sandbox, one process per role; stopped in order."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 import typer
 
@@ -45,8 +46,12 @@ class Child:
         """Start it in a session of its own: Ctrl-C reaches the supervisor alone."""
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(  # noqa: S603 - our own program
-                self.argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - the supervisor has no other thread
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                preexec_fn=_die_with(os.getpid()),  # noqa: PLW1509 - no other thread
             )
 
     def watch(self, now: float) -> bool:
@@ -82,7 +87,9 @@ class Supervisor:
 
     settings: Settings
     server: Server
-    outside: list[Child] = field(default_factory=list[Child])  # the sandbox: a stand-in for the outside world
+    outside: list[Child] = field(
+        default_factory=list[Child]
+    )  # the sandbox: a stand-in for the outside world
     doors: list[Child] = field(default_factory=list[Child])
     workers: list[Child] = field(default_factory=list[Child])
 
@@ -95,7 +102,10 @@ class Supervisor:
         """Keep them alive."""
         for child in self.children:
             if child.watch(time.monotonic()):
-                typer.echo(f"{child.name} has died and will be started again; its log is {child.log}", err=True)
+                typer.echo(
+                    f"{child.name} has died and will be started again; its log is {child.log}",
+                    err=True,
+                )
 
     def stop(self) -> None:
         """Workers first, then doors, then the outside, then the database."""
@@ -126,7 +136,9 @@ def stay_up(settings: Settings) -> int:
 
 
 @contextmanager
-def supervised(settings: Settings, tell: Callable[[str], None] = typer.echo) -> Iterator[Supervisor]:
+def supervised(
+    settings: Settings, tell: Callable[[str], None] = typer.echo
+) -> Generator[Supervisor]:
     """Everything started and ready; everything stopped at the end, whatever happened."""
     with only_one(settings.home):
         tell("database …")
@@ -180,7 +192,9 @@ def _role(role: str, run: Path) -> Child:
 
 
 async def _write_routes(settings: Settings) -> None:
-    async with open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman up") as cell:
+    async with open_cell(
+        dsn_of(settings, "operator"), name=settings.cell, role="dragoman up"
+    ) as cell:
         await write_routes(cell, settings)
 
 
@@ -188,7 +202,11 @@ def _wait_for(files: Sequence[Path], supervisor: Supervisor) -> None:
     until = time.monotonic() + _READY_S
     pause = threading.Event()
     while missing := [file for file in files if not file.exists()]:
-        dead = [child for child in supervisor.children if child.process and child.process.poll() is not None]
+        dead = [
+            child
+            for child in supervisor.children
+            if child.process and child.process.poll() is not None
+        ]
         if dead or time.monotonic() > until:
             culprit = dead[0] if dead else supervisor.children[-1]
             raise BadSetting(f"{missing[0].name} did not appear; see {culprit.log}")
@@ -196,7 +214,7 @@ def _wait_for(files: Sequence[Path], supervisor: Supervisor) -> None:
 
 
 @contextmanager
-def only_one(home: Path) -> Iterator[None]:
+def only_one(home: Path) -> Generator[None]:
     """Two supervisors of one installation would start everything twice."""
     import fcntl  # noqa: PLC0415 - used here alone
 
@@ -210,10 +228,14 @@ def only_one(home: Path) -> Iterator[None]:
 
 
 @contextmanager
-def interrupted() -> Iterator[threading.Event]:
+def interrupted() -> Generator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set."""
     stop = threading.Event()
-    kept = {each: signal.signal(each, lambda *_: stop.set()) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    def set_stop(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    kept = {each: signal.signal(each, set_stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

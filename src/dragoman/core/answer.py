@@ -1,4 +1,4 @@
-"""What the outside world can say to an act that must not happen twice: yes, no, or nothing clear."""
+"""What the outside world can say to an act that must not happen twice: yes, no, or unclear."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NothingHappened:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A time-out, a reset, any 5xx: it may or may not have happened, and is never simply repeated."""
+    """A time-out, a reset, any 5xx: it may have happened, and is never simply repeated."""
 
     failure: Failure
 

@@ -1,8 +1,8 @@
 """What a job is, which way it may go, and why.
 
 A job is an intent: one insert-only row that nobody may update. Beside it lies its standing, the one
-small row that moves: state, stage, attempts, claim. Every move is one statement that names the state
-it expects and the token it holds, and that writes the event of the move as it moves.
+small row that moves: state, stage, attempts, claim. Every move is one statement that names the
+state it expects and the token it holds, and that writes the event of the move as it moves.
 
     queued ──claim──▶ processing ──submit──▶ batch_submitted
       ▲                   │                        │

@@ -36,10 +36,11 @@ class Profile:
     def check(self) -> Profile:
         """Refuse what could never work."""
         for each in fields(self):
-            value = getattr(self, each.name)
-            numbers = value if isinstance(value, tuple) else (value,)
-            if any(isinstance(n, (int, float)) and not 0 < n < 1e9 for n in numbers):
+            value: object = getattr(self, each.name)
+            if isinstance(value, (int, float)) and not 0 < value < 1e9:
                 raise BadSetting(f"{each.name} must be a positive, finite number")
+        if not all(0 < step < 1e9 for step in self.retry_backoff_s):
+            raise BadSetting("retry_backoff_s must hold positive, finite numbers")
         if not self.retry_backoff_s:
             raise BadSetting("retry_backoff_s needs at least one entry")
         if self.max_runtime_s + self.create_deadline_s >= self.claim_timeout_s:

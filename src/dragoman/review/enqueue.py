@@ -1,9 +1,9 @@
-"""The way in for a review: one key makes one job, and one version of a changelist has one in charge."""
+"""The way in for a review: a key makes one job, and a version has one job in charge."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from dragoman.core.canonical import JSONObject, canonical, sha256
@@ -48,12 +48,11 @@ async def enqueue_review(
 ) -> Enqueued:
     """Create the job of a review, or return the one that answers for it already.
 
-    >>> await enqueue_review(cell, actor, review, Wanted(home, "push-41", change, 1, ["mailto:a@b.org"]), ...)  # doctest: +SKIP
+    >>> await enqueue_review(cell, actor, review, wanted, routing, "default")  # doctest: +SKIP
     Enqueued(job_id=..., state='queued', version=1, is_new=True)
     """
-    recipients = check_recipients(wanted.recipients)
-    unit = _unit(wanted)
-    digest = _input_hash(wanted, recipients)
+    wanted = replace(wanted, recipients=check_recipients(wanted.recipients))
+    unit, digest = _unit(wanted), _input_hash(wanted)
     async with cell.transaction("enqueue_review") as tx:
         made = await store.find_by_key(tx, unit)
         if made is not None:
@@ -62,7 +61,7 @@ async def enqueue_review(
         settled = _decide(wanted, known)
         if settled is not None:
             return settled
-        job = await _new_job(tx, pipeline, wanted, routing, account, unit, digest)
+        job = await _new_job(tx, pipeline, wanted, routing, account)
         if not await enqueue_jobs(tx, actor, [job]):
             raise Conflict("this key is being used right now; ask again")
         failed = next((one.id for one in known if one.version == wanted.version), None)
@@ -71,7 +70,7 @@ async def enqueue_review(
         ):
             raise Conflict("this version is being enqueued right now; ask again")
         await store.write_input(
-            tx, job.id, wanted.home_id, wanted.changelist.id, wanted.version, recipients
+            tx, job.id, wanted.home_id, wanted.changelist.id, wanted.version, wanted.recipients
         )
     return Enqueued(job.id, State.QUEUED, wanted.version, is_new=True)
 
@@ -85,14 +84,15 @@ def _unit(wanted: Wanted) -> str:
     return f"{wanted.home_id}:{key}"
 
 
-def _input_hash(wanted: Wanted, recipients: Sequence[str]) -> bytes:
-    return sha256(canonical([wanted.changelist.id, wanted.version, sorted(recipients)]))
+def _input_hash(wanted: Wanted) -> bytes:
+    return sha256(canonical([wanted.changelist.id, wanted.version, sorted(wanted.recipients)]))
 
 
 def _same(made: store.Made, digest: bytes) -> Enqueued:
     if made.input_hash != digest:
         raise Conflict(
-            "this idempotency_key was used for another changelist, version or recipients; nothing was written"
+            "this idempotency_key was used for another changelist, version or recipients; "
+            "nothing was written"
         )
     return Enqueued(made.id, made.state, made.review_version, is_new=False)
 
@@ -112,7 +112,8 @@ def _decide(wanted: Wanted, known: Sequence[store.Version]) -> Enqueued | None:
         return _stale(known[0].version)
     if not wanted.is_rerun:
         raise Refused(
-            f"version {known[0].version} of this changelist exists; ask for a rerun to make a higher one"
+            f"version {known[0].version} of this changelist exists; "
+            "ask for a rerun to make a higher one"
         )
     return None
 
@@ -127,8 +128,6 @@ async def _new_job(
     wanted: Wanted,
     routing: JSONObject,
     account: str,
-    unit: str,
-    digest: bytes,
 ) -> NewJob:
     mode = Mode(str(routing["execution_mode"]))
     for stage in range(len(pipeline.stages)):
@@ -144,7 +143,7 @@ async def _new_job(
     return NewJob(
         id=JobId(uuid7()),
         pipeline=pipeline.id,
-        unit=unit,
+        unit=_unit(wanted),
         home_id=HomeId(wanted.home_id),
         mode=mode,
         account=account,
@@ -158,7 +157,7 @@ async def _new_job(
         recipient_id=None,
         changelist_id=wanted.changelist.id,
         review_version=wanted.version,
-        input_hash=digest,
+        input_hash=_input_hash(wanted),
         replay_of=None,
         stage=0,
         queue_key=first.key,

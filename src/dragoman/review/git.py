@@ -77,7 +77,7 @@ class Git:
             # Its own children go with it, also when the task is cancelled.
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
-                    process.kill()
+                    os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
 
     async def folders(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The classifier's call: one question with a hard time-out, whose answer is advice and may be missing."""
+"""The classifier's call: one question with a hard time-out, whose answer is advice."""
 
 from __future__ import annotations
 

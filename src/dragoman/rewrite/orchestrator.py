@@ -1,8 +1,9 @@
 """The orchestrator: the only way in for a message, and the only place that decides about it.
 
-The message is durable, with its snapshots, before anything looks at it. Then it is classified (advice
-only), placed in a lane, given its context and its route; then request, job and first event follow in
-one transaction. If that cannot be done the request has failed, and the caller is told no more.
+The message is durable, with its snapshots, before anything looks at it. Then it is classified
+(advice only), placed in a lane, given its context and its route; then request, job and first event
+follow in one transaction. If that cannot be done the request has failed, and its caller is told no
+more than that.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Orchestrator:
     async def create(self, complaint: Complaint) -> Accepted:
         """Take a message; it answers at once, and the rewrite comes later.
 
-        >>> await orchestrator.create(Complaint(home, ann, bob, "You are always so loud!"))  # doctest: +SKIP
+        >>> await orchestrator.create(Complaint(home, ann, bob, "So loud!"))  # doctest: +SKIP
         Accepted(rewrite_request_id=..., job_id=..., status='queued')
         """
         request_id = await self._persist(complaint)
@@ -101,8 +102,7 @@ class Orchestrator:
             job_id = await self._decide_and_enqueue(known)
         except DragomanError as error:
             log.warning("rewrite_not_enqueued", request=str(request_id), error=type(error).__name__)
-            await self._fail(request_id, error)
-            return Accepted(request_id, None, "failed")
+            return await self._fail(request_id, error)
         if job_id is None:  # somebody else with the same id was faster
             known = await store.read_request(self.cell, request_id)
             return _answer(known) if known else Accepted(request_id, None, "failed")
@@ -199,12 +199,18 @@ class Orchestrator:
         }
         return decision, accounts[decision.provider, decision.model, decision.base_url]
 
-    async def _fail(self, request_id: UUID, error: DragomanError) -> None:
-        """Say so on the request; if not even that works, the sweeper will."""
+    async def _fail(self, request_id: UUID, error: DragomanError) -> Accepted:
+        """Say so on the request, unless its job is there after all: a COMMIT's answer can be lost.
+
+        If not even that can be told, nothing is answered: the sweeper will say it later.
+        """
         try:
-            await store.fail_request(self.cell, request_id, type(error).__name__)
+            has_failed = await store.fail_request(self.cell, request_id, type(error).__name__)
+            known = None if has_failed else await store.read_request(self.cell, request_id)
         except DatabaseError as worse:
             log.warning("request_left_waiting", request=str(request_id), error=str(worse))
+            raise
+        return _answer(known) if known else Accepted(request_id, None, "failed")
 
 
 def new_job(decided: Decided) -> NewJob:

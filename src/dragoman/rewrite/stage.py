@@ -1,4 +1,4 @@
-"""The generate stage: a stored request becomes one call, and the model's words one checked output."""
+"""The generate stage: a stored request becomes one call, its answer one checked output."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class RouteRow:
 
 
 async def persist_request(tx: Tx, **columns: object) -> bool:
-    """Make a message durable with its snapshots; False when the id exists or somebody is no member."""
+    """Make a message durable with its snapshots; False if the id exists or one is no member."""
     return bool(await tx.tuples("request/persist_request", _HERE, **columns))
 
 

@@ -100,7 +100,7 @@ class Sending:
 async def record_batch(
     cell: Cell, worker: UUID, batch: NewBatch, items: Sequence[Item]
 ) -> set[int]:
-    """Commit what is about to be submitted; the indices of the items that are still held come back."""
+    """Commit what is about to be submitted; the indices of items still held come back."""
     async with cell.transaction("record_batch") as tx:
         rows = await tx.tuples(
             "batch/record_batch",
@@ -121,19 +121,19 @@ async def record_batch(
 
 async def start_submission(
     cell: Cell,
-    id: BatchId,
+    batch_id: BatchId,
     token: Token,
     *,
     file: str,
     sha256: bytes,
     size: int,
-    deadline_s: float,  # noqa: A002 - the column's name
+    deadline_s: float,
 ) -> bool:
     """Commit that the batch may exist from now on; False when it was lost meanwhile."""
     async with cell.transaction("start_submission") as tx:
         rows = await tx.tuples(
             "batch/start_submission",
-            id=id,
+            id=batch_id,
             token=token,
             file=file,
             sha256=sha256,
@@ -147,12 +147,13 @@ async def record_submitted(
     cell: Cell,
     actor: UUID,
     batch: Batch | NewBatch,
+    jobs: Sequence[Sending],
+    *,
     theirs: str,
     status: str,
     reason: Reason,
-    jobs: Sequence[Sending],
 ) -> bool:
-    """Mark the batch and its jobs with the provider's id, in one statement; False when it moved on."""
+    """Mark the batch and its jobs with the provider's id, in one statement."""
     async with cell.transaction("record_submitted") as tx:
         rows = await tx.tuples(
             "batch/record_submitted",
@@ -168,9 +169,9 @@ async def record_submitted(
         return bool(rows)
 
 
-async def record_doubt(cell: Cell, id: BatchId, token: Token) -> bool:  # noqa: A002 - the column's name
+async def record_doubt(cell: Cell, batch_id: BatchId, token: Token) -> bool:
     """Nobody knows whether the batch was created."""
-    return await _moved(cell, "record_doubt", id=id, token=token)
+    return await _moved(cell, "record_doubt", id=batch_id, token=token)
 
 
 async def doubt_overdue(cell: Cell) -> int:
@@ -180,7 +181,7 @@ async def doubt_overdue(cell: Cell) -> int:
 
 
 async def record_absence(cell: Cell, batch: Batch) -> int:
-    """The provider's list did not show it; how often that was so by now, or 0 if another asked too."""
+    """The provider's list did not show it; how often by now, 0 if another asked too."""
     async with cell.transaction("record_absence") as tx:
         rows = await tx.tuples(
             "batch/record_absence", id=batch.id, token=batch.token, absences=batch.absences
@@ -223,9 +224,9 @@ async def close_batch(cell: Cell, batch: Batch) -> bool:
     return await _moved(cell, "close_batch", id=batch.id, token=batch.token)
 
 
-async def release_batch(cell: Cell, id: BatchId, token: Token) -> bool:  # noqa: A002 - the column's name
+async def release_batch(cell: Cell, batch_id: BatchId, token: Token) -> bool:
     """Give up a submission that provably never happened."""
-    return await _moved(cell, "release_batch", id=id, token=token)
+    return await _moved(cell, "release_batch", id=batch_id, token=token)
 
 
 async def record_files_deleted(cell: Cell, batch: Batch) -> bool:
@@ -265,20 +266,20 @@ async def find_closed_with_files(cell: Cell) -> list[Batch]:
     return await cell.fetch(Batch, "batch/find_closed_with_files")
 
 
-async def open_items(cell: Cell, id: BatchId) -> list[OpenItem]:  # noqa: A002 - the column's name
+async def open_items(cell: Cell, batch_id: BatchId) -> list[OpenItem]:
     """The items of a batch that are not settled."""
     async with (
         cell.transaction("read") as tx,
         tx.connection.cursor(row_factory=kwargs_row(_open_item), binary=True) as cursor,
     ):
-        await cursor.execute(statement("batch/open_items"), {"id": id})
+        await cursor.execute(statement("batch/open_items"), {"id": batch_id})
         return await cursor.fetchall()
 
 
-async def known_ids(cell: Cell, id: BatchId) -> set[str]:  # noqa: A002 - the column's name
+async def known_ids(cell: Cell, batch_id: BatchId) -> set[str]:
     """Every custom_id that a batch was sent with."""
     async with cell.transaction("read") as tx:
-        return {str(row[0]) for row in await tx.tuples("batch/known_ids", id=id)}
+        return {str(row[0]) for row in await tx.tuples("batch/known_ids", id=batch_id)}
 
 
 async def settle_items(tx: Tx, items: Sequence[Settled]) -> set[JobId]:
@@ -295,12 +296,15 @@ async def count_work(cell: Cell) -> int:
         return int((await tx.tuples("batch/count_work"))[0][0])
 
 
-async def _moved(cell: Cell, name: str, **params: object) -> bool:
+async def _moved(cell: Cell, name: str, /, **params: object) -> bool:
     async with cell.transaction(name) as tx:
-        return bool(await tx.tuples(f"batch/{name}", **params))
+        return bool(await tx.tuples(f"batch/{name}", "dragoman.store", **params))
 
 
 def _open_item(
-    item_index: int, call: int, custom_id: str, **columns: Any
-) -> OpenItem:  # Any: a database row
+    item_index: int,
+    call: int,
+    custom_id: str,
+    **columns: Any,  # noqa: ANN401 - a database row
+) -> OpenItem:
     return OpenItem(item_index, call, custom_id, read_held(**columns))

@@ -1,9 +1,9 @@
-"""The pool of one cell, its transactions, and the one place where the driver's errors are mapped."""
+"""The pool of one cell, its transactions, and the one map of the driver's errors."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
@@ -26,13 +26,13 @@ from dragoman.store.pack import Row, Rows, RowsDumper, Shape, read_shapes
 
 T = TypeVar("T")
 
-_BUSY = ("40001", "40P01", "55P03", "57014")
-_DOWN = ("57P01", "57P02", "57P03", "53300", "08000", "08003", "08006", "08001", "08004")
+_BUSY = ("40", "55P03", "57014")
+_DOWN = ("08", "53", "57", "58", "XX001", "XX002", "25006", "25P03", "25P04")
 
 
 @functools.cache
 def statement(name: str, package: str = "dragoman.store") -> LiteralString:
-    """The text of sql/<name>.sql. Statements come from files alone, never from strings at run time."""
+    """The text of sql/<name>.sql: statements come from files, never from strings at run time."""
     text = resources.files(package).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
     return cast("LiteralString", text)
 
@@ -50,7 +50,7 @@ class Cell:
         return Rows(self.shapes[shape], rows)
 
     @asynccontextmanager
-    async def transaction(self, tag: str) -> AsyncIterator[Tx]:
+    async def transaction(self, tag: str) -> AsyncGenerator[Tx]:
         """One transaction whose commit is a port: a test can stop or kill the process around it."""
         with mapped():
             async with self.pool.connection() as connection:
@@ -131,8 +131,19 @@ async def _rollback(connection: AsyncConnection) -> None:
 
 
 @contextmanager
-def mapped() -> Iterator[None]:
-    """Turn the driver's errors into ours: SQLSTATE and constraint, never detail, context or cause."""
+def mapped() -> Generator[None]:
+    """Turn the driver's errors into ours: SQLSTATE and constraint, never detail or cause."""
+    try:
+        with _translated():
+            yield
+    except DatabaseError as ours:
+        # `from None` only hides the driver's error, which quotes values; this lets go of it.
+        ours.__context__ = None
+        raise
+
+
+@contextmanager
+def _translated() -> Generator[None]:
     try:
         yield
     except PoolTimeout:
@@ -144,28 +155,32 @@ def mapped() -> Iterator[None]:
 
 
 def translate(error: psycopg.Error) -> DatabaseError:
-    """Our error for one of the driver's."""
-    code, constraint = error.sqlstate, error.diag.constraint_name
-    if code is None or code in _DOWN:
-        return (
-            DatabaseDown(code) if isinstance(error, psycopg.OperationalError) else DataRefused(code)
-        )
-    if code in _BUSY:
+    """Our error for one of the driver's.
+
+    A server that is full, read-only, stopping or gone says nothing about the values it was given:
+    only what is left when those are taken away is a refusal of them.
+    """
+    code = error.sqlstate
+    if code is None:
+        return DatabaseDown() if isinstance(error, psycopg.OperationalError) else DataRefused()
+    if code.startswith(_BUSY):
         return TryAgain(code)
-    return DataRefused(code, constraint)
+    if code.startswith(_DOWN):
+        return DatabaseDown(code)
+    return DataRefused(code, error.diag.constraint_name)
 
 
 @asynccontextmanager
 async def open_cell(
     dsn: str, *, name: str = "main", schema: str = "dragoman", role: str = "dragoman", size: int = 4
-) -> AsyncIterator[Cell]:
+) -> AsyncGenerator[Cell]:
     """A pool on one cell; proven by a statement before it is handed out."""
 
     async def configure(connection: AsyncConnection) -> None:
         connection.adapters.register_dumper(Rows, RowsDumper)
 
-    kwargs = {"options": f"-c search_path={schema},pg_catalog", "application_name": role}
-    pool = AsyncConnectionPool(
+    kwargs = {"options": f"-c search_path={schema}", "application_name": role}
+    pool = AsyncConnectionPool[AsyncConnection](
         dsn,
         min_size=1,
         max_size=size,

@@ -1,9 +1,9 @@
 """Jobs and their standings: one function per statement.
 
 A job's row is written once and never again; its standing moves. Each moving statement names the
-token and the state it expects, moves the row, writes the event with the chained hash, and counts the
-move, all in one statement: a crash leaves either the whole move or none of it. Zero rows mean that
-the job moved on without the caller.
+token and the state it expects, moves the row, writes the event with the chained hash, and counts
+the move, all in one statement: a crash leaves either the whole move or none of it. Zero rows mean
+that the job moved on without the caller.
 """
 
 from __future__ import annotations
@@ -131,8 +131,7 @@ async def claim_jobs(
     """Take up to `most` ready jobs of these queues; each gets a token of its own."""
     async with cell.transaction("claim") as tx:
         await tx.run("job/promote_due", most=max(most, 1000))
-        picked = await tx.tuples("job/pick_jobs", keys=list(keys), share=share or most, most=most)
-        tickets = [(row[0], uuid7()) for row in picked]
+        tickets = await _pick(tx, keys, share or most, most)
         if not tickets:
             return []
         return await _held(
@@ -142,6 +141,21 @@ async def claim_jobs(
             worker=worker,
             kind=Kind.CLAIMED,
         )
+
+
+async def _pick(tx: Tx, keys: Sequence[int], share: int, most: int) -> list[tuple[JobId, Token]]:
+    """Ready jobs, each with a new token. A unit that is busy elsewhere is passed over."""
+    seen: list[UUID] = []
+    free: list[tuple[JobId, Token]] = []
+    while len(free) < most:
+        found = await tx.tuples(
+            "job/pick_jobs", keys=list(keys), share=share, most=most - len(free), seen=seen
+        )
+        seen += [row[0] for row in found]
+        free += [(JobId(row[0]), Token(uuid7())) for row in found if row[1]]
+        if all(row[1] for row in found):
+            break
+    return free
 
 
 async def find_stale(cell: Cell, timeouts: Mapping[str, float], most: int) -> list[Held]:
@@ -212,9 +226,9 @@ async def cancel_jobs(cell: Cell, actor: UUID, ids: Sequence[JobId]) -> set[JobI
         )
         canceled = {JobId(row[0]) for row in found}
         refused = [
-            Note(id, None, Kind.CANCEL_REFUSED, Reason.ALREADY_FINAL)
-            for id in ids
-            if id not in canceled
+            Note(job_id, None, Kind.CANCEL_REFUSED, Reason.ALREADY_FINAL)
+            for job_id in ids
+            if job_id not in canceled
         ]
         if refused:
             await note_events(tx, actor, refused)
@@ -275,7 +289,7 @@ async def _held(tx: Tx, name: str, **params: object) -> list[Held]:
         return await cursor.fetchall()
 
 
-def read_held(**columns: Any) -> Held:  # Any: a database row
+def read_held(**columns: Any) -> Held:  # noqa: ANN401 - a database row
     """A holding from its columns."""
     columns["state"] = State(columns["state"])
     columns["mode"] = Mode(columns["mode"])

@@ -1,4 +1,4 @@
-"""The schema, brought up to date by its owner: numbered SQL files, one transaction each, under one lock."""
+"""The schema, brought up to date by its owner: numbered files, one transaction each, one lock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from importlib import resources
 from typing import LiteralString, cast
 
 import psycopg
+from psycopg import sql
 
 from dragoman.core.canonical import sha256
 from dragoman.core.errors import Invariant
@@ -30,7 +31,7 @@ def migrate(owner_dsn: str, *, cell: str = "main", schema: str = "dragoman") -> 
         missing = [(name, text) for name, text in _files() if name not in done]
         for name, text in missing:
             with connection.transaction():
-                connection.execute(text)
+                connection.execute(sql.SQL(text))
                 connection.execute(
                     "insert into migration values (%s, %s, clock_timestamp())",
                     (name, sha256(text.encode())),
@@ -42,16 +43,15 @@ def migrate(owner_dsn: str, *, cell: str = "main", schema: str = "dragoman") -> 
 
 def _prepare(connection: psycopg.Connection, schema: str) -> None:
     if connection.execute("select to_regnamespace(%s)", (schema,)).fetchone() == (None,):
-        connection.execute(
-            psycopg.sql.SQL("create schema {}").format(psycopg.sql.Identifier(schema))
-        )
+        connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
     connection.execute(
-        "create table if not exists migration (name text primary key, sha256 bytea not null, applied_at timestamptz not null)"
+        "create table if not exists migration"
+        " (name text primary key, sha256 bytea not null, applied_at timestamptz not null)"
     )
 
 
 def _applied(connection: psycopg.Connection) -> set[str]:
-    known = {name: text for name, text in _files()}
+    known = dict(_files())
     found = connection.execute("select name, sha256 from migration").fetchall()
     for name, digest in found:
         if name not in known:
@@ -79,6 +79,7 @@ def _fill(connection: psycopg.Connection, cell: str) -> None:
     with connection.cursor() as cursor:
         cursor.executemany("insert into word values (%s, %s, %s) on conflict do nothing", words)
     connection.execute(
-        "insert into cell (name, incarnation, created_at) values (%s, %s, clock_timestamp()) on conflict do nothing",
+        "insert into cell (name, incarnation, created_at) values (%s, %s, clock_timestamp())"
+        " on conflict do nothing",
         (cell, uuid7()),
     )

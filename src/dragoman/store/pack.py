@@ -1,4 +1,4 @@
-"""Rows as one binary array of a composite type: an element carries all its values, so nothing shifts.
+"""Rows as one binary array of a composite type: an element carries all its values.
 
 psycopg would build each composite in Python code of many steps; packing them here is five times
 faster and sends texts as bytes, never as quoted literals.
@@ -11,10 +11,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import orjson
 from psycopg import AsyncConnection, adapt, pq
+from psycopg.abc import DumperKey
 
 Encode: TypeAlias = Callable[[Any], bytes]  # Any: each column's own type, known to the catalog only
 Row: TypeAlias = tuple[Any, ...]
@@ -46,11 +47,11 @@ class RowsDumper(adapt.Dumper):
 
     format = pq.Format.BINARY
 
-    def get_key(self, obj: Rows, format: adapt.PyFormat) -> adapt.DumperKey:  # noqa: A002, ARG002 - psycopg's name
+    def get_key(self, obj: Rows, format: adapt.PyFormat) -> DumperKey:  # noqa: A002, ARG002 - theirs
         """Rows of each shape have a dumper of their own."""
-        return (self.cls, (obj.shape.array_oid,))  # type: ignore[return-value]  # psycopg nests keys of classes only
+        return cast("DumperKey", (self.cls, obj.shape.array_oid))
 
-    def upgrade(self, obj: Rows, format: adapt.PyFormat) -> RowsDumper:  # noqa: A002, ARG002 - psycopg's name
+    def upgrade(self, obj: Rows, format: adapt.PyFormat) -> RowsDumper:  # noqa: A002, ARG002 - theirs
         """Return the dumper that announces the array's oid."""
         dumper = RowsDumper(self.cls)
         dumper.oid = obj.shape.array_oid

@@ -3,15 +3,16 @@
 Creating a provider's batch and sending a message cannot be undone, and no answer to them can be
 trusted to arrive. So each such act follows one protocol, the one that spec/ explores in full:
 
-    1. commit the intent: key, hash of the payload, deadline        (a crash here: nothing happened)
-    2. check the fence: is this process still the one that may act? (a crash here: doubt, settled below)
-    3. act, exactly once, with no retry below us                    (a crash here: doubt)
-    4. mark with the evidence, in one write                         (a crash here: doubt)
+    1. commit the intent: key, hash of the payload, deadline         (a crash before: nothing)
+    2. check the fence: is this process still the one that may act?  (a crash from here on: doubt)
+    3. act, exactly once, with no retry below us
+    4. mark with the evidence, in one write
 
-What proves that nothing happened (DNS, refused, TLS, a definite 4xx) gives the work back. A time-out,
-a reset and every 5xx are doubt, and doubt is never simply repeated. What settles it depends on the
-target alone: one that honours keys gets the same bytes under the same key; one that can be asked is
-asked, once nothing can arrive any more; with any other the doubt stays, visibly, for an operator.
+What proves that nothing happened (DNS, refused, TLS, a definite 4xx) gives the work back. A
+time-out, a reset and every 5xx are doubt, and doubt is never simply repeated. What settles it
+depends on the target alone: one that honours keys gets the same bytes under the same key; one that
+can be asked is asked, once nothing can arrive any more; with any other the doubt stays, visibly, for
+an operator.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def send_message(
 async def act_once(book: Book, act: Act, fence: Callable[[], None]) -> Answer:
     """Run the protocol. LeaseLost: it was not ours, and nothing was done.
 
-    >>> await act_once(book, create_batch(adapter, account, file, nonce, 60), line.fence)  # doctest: +SKIP
+    >>> await act_once(book, create_batch(...), line.fence)  # doctest: +SKIP
     """
     began = ports.monotonic()
     if not await book.begin(act.deadline_s + _GRACE_S):
@@ -105,12 +106,16 @@ async def act_once(book: Book, act: Act, fence: Callable[[], None]) -> Answer:
 
 
 async def _perform(act: Act, began: float) -> Answer:
-    # A process that was stopped and continued must not act after its deadline: others may have settled it.
-    left_s = act.deadline_s - (ports.monotonic() - began)
-    if left_s <= 0:
-        raise LeaseLost
-    try:
+    async def in_time() -> Answer:
+        # Asked as late as can be: a process that was stopped and continued must not act after its
+        # deadline, for others may have settled its doubt.
+        left_s = act.deadline_s - (ports.monotonic() - began)
+        if left_s <= 0:
+            raise LeaseLost
         async with asyncio.timeout(left_s):
-            return await ports.cross(act.tag, act.perform(left_s))
+            return await act.perform(left_s)
+
+    try:
+        return await ports.cross(act.tag, in_time())
     except TimeoutError:
         return Doubt(Failure(FailureClass.NETWORK_TIMEOUT, "deadline"))

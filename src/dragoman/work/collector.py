@@ -1,9 +1,9 @@
 """The collector: settles doubtful submissions, polls open batches, and takes every result in once.
 
-Ids are compared as sets before anything is written. An item with its own line, good or bad, is judged
-by that line. In a batch that failed, expired or was canceled, an item without a line never ran: it
-waits again and burns no attempt. In a batch that says completed, an item without a line, or with two
-different ones, is looked for once more and then fails, with an alert and without a guess.
+Ids are compared as sets before anything is written. An item with its own line, good or bad, is
+judged by that line. In a batch that failed, expired or was canceled, an item without a line never
+ran: it waits again and burns no attempt. In a batch that says completed, an item without a line, or
+with two different ones, is looked for once more and then fails, with an alert and without a guess.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Collector(Loop):
         return counts
 
     async def _ask_about(self, batch: batches.Batch) -> Counter[str]:
-        """Nothing can arrive any more: what the provider's list says now is the truth, once it has settled."""
+        """Nothing can arrive any more: what the provider's list says, once settled, is true."""
         station, (adapter, account) = self.station, self._at(batch)
         assert batch.deadline_at is not None  # noqa: S101 - find_doubtful compares it
         since = int(batch.deadline_at.timestamp()) - _CLOCKS_DIFFER_S
@@ -178,7 +178,7 @@ class Collector(Loop):
     async def _download(
         self, batch: batches.Batch, view: BatchView, adapter: Adapter, account: Account
     ) -> Results:
-        """Every line of both files, by id. An id that this batch was not sent with is dropped, with an alert."""
+        """Every line of both files, by id; a line of an unknown id is dropped, with an alert."""
         known, results = await batches.known_ids(self.station.cell, batch.id), Results()
         for file in view.result_files:
             ports.at("collect.download", "before")

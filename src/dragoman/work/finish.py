@@ -1,8 +1,8 @@
 """The one exit: outcomes become moves, events, results and dead letters in one transaction.
 
-Many jobs are let go of together, each guarded by its own token. A chunk that the database refuses is
-cut in two until the poison item stands alone and fails alone; a deadlock or a lock time-out is run
-again; a lost server stops here, and whoever comes next asks what is done.
+Many jobs are let go of together, each guarded by its own token. A chunk that the database refuses
+is cut in two until the poison item stands alone and fails alone; a deadlock or a lock time-out is
+run again; a lost server stops here, and whoever comes next asks what is done.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Exit:
 async def finish(
     cell: Cell, actor: UUID, pipelines: Pipelines, finished: Sequence[Finished]
 ) -> Counter[str]:
-    """Let go of jobs; counts by what became of them: succeeded, failed, requeued, deferred, lost."""
+    """Let go of jobs; counts what became of them: succeeded, failed, requeued, deferred, lost."""
     if not finished:
         return Counter()
     exits = [exit_of(pipelines, one) for one in finished]
@@ -81,7 +81,7 @@ async def _finish_chunk(
                 await _leave_behind(
                     tx, pipelines, [one for one in exits if one.move.id in moved], moved
                 )
-                # Fired here a guard's refusal has a place and can be bisected; at COMMIT it would be doubt.
+                # Fired here a guard's refusal can be bisected; at COMMIT it would be doubt.
                 await tx.connection.execute("set constraints all immediate")
                 return moved
         except TryAgain:
@@ -181,9 +181,10 @@ def _retry(pipelines: Pipelines, one: Finished, failure: Failure) -> Exit:
         )
         move = _requeue(job, kind, Reason.FREE_REQUEUE, delay, failure)
         return Exit(one, replace(move, free_add=1), None)
-    if job.attempt >= job.max_attempts:
-        return _buried(pipelines, one, failure, (), Reason.EXHAUSTED)
     is_stale = failure.error_class is FailureClass.STALE_CLAIM
+    if job.attempt >= job.max_attempts:
+        last = Reason.STALE_CLAIM if is_stale else Reason.EXHAUSTED
+        return _buried(pipelines, one, failure, (), last)
     kind, reason = (
         (Kind.STALE_REQUEUED, Reason.STALE_CLAIM) if is_stale else (Kind.RETRIED, Reason.FAILURE)
     )
@@ -219,7 +220,7 @@ def _buried(
         job.attempt,
         failure.error_class,
         failure.code,
-        "exhausted" if reason is Reason.EXHAUSTED else "not_retryable",
+        "not_retryable" if reason is Reason.NOT_RETRYABLE else "exhausted",
         "\n".join(stack),
         context,
     )
@@ -292,7 +293,7 @@ def _poisoned(one: Finished, refused: DataRefused) -> Finished:
 
 
 async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
-    """Whoever lost a job says so on its chain, unless it was this very result that moved it before."""
+    """Whoever lost a job says so on its chain, unless this very result moved it before."""
     tickets = [(one.move.id, one.move.token) for one in lost]
     async with cell.transaction("note_late") as tx:
         done = await jobs.find_settled(tx, tickets)

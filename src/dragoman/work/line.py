@@ -7,7 +7,7 @@ clock, the worker fences itself: whatever it still holds, it must not act on any
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -42,7 +42,7 @@ class Line:
     async def renew_forever(self) -> None:
         """Renew the lease at a third of its length, until it is lost."""
         while not self.lost.is_set():
-            await asyncio.sleep(self.lease_s / 3)
+            await asyncio.sleep(self.lease_s / 3)  # noqa: TID251 - a heart beats in time
             began = ports.monotonic()
             try:
                 async with self._busy, asyncio.timeout(self.lease_s / 3):
@@ -55,7 +55,7 @@ class Line:
             self.acknowledged = began
 
     @asynccontextmanager
-    async def unit(self, lock: int) -> AsyncIterator[bool]:
+    async def unit(self, lock: int) -> AsyncGenerator[bool]:
         """Hold a unit's lock around a call to a provider; False when somebody else holds it.
 
         A session may take a lock twice, so a key that this process already holds is refused here.
@@ -82,7 +82,7 @@ class Line:
 @asynccontextmanager
 async def open_line(
     dsn: str, *, role: str, name: str, lease_s: float, schema: str = "dragoman"
-) -> AsyncIterator[Line]:
+) -> AsyncGenerator[Line]:
     """Register a worker and keep its lease for as long as the block runs."""
     worker = uuid7()
     with mapped():

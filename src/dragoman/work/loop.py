@@ -68,9 +68,9 @@ class Loop(ABC):
         except LeaseLost:
             log.warning("lease_lost", role=self.role)
         except DragomanError as error:
-            log.error("refused", role=self.role, error=str(error))  # noqa: TRY400 - our own words, no stack
-        except Exception as error:  # noqa: BLE001 - becomes an alert and a log line without its message
-            log.error("bug", role=self.role, frames=frames(error))  # noqa: TRY400 - frames without values
+            log.error("refused", role=self.role, error=str(error))  # noqa: TRY400 - no stack
+        except Exception as error:  # noqa: BLE001 - becomes an alert, without its message
+            log.error("bug", role=self.role, frames=frames(error))  # noqa: TRY400 - no values
             await self._page(error)
         return 0
 
@@ -85,7 +85,8 @@ class Loop(ABC):
         )
 
     async def _sleep(self, stop: asyncio.Event) -> None:
-        pause = self.every_s if self.is_scheduled else self.every_s * (0.75 + random.random() / 2)  # noqa: S311 - jitter
+        jitter = 1.0 if self.is_scheduled else 0.75 + random.random() / 2  # noqa: S311 - no secret
+        pause = self.every_s * jitter
         waits = [
             asyncio.ensure_future(each.wait()) for each in (stop, self.wake, self.station.line.lost)
         ]

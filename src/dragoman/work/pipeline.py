@@ -1,4 +1,4 @@
-"""What a pipeline is to the engine: a name, a number, and stages that turn a job into an outcome."""
+"""What a pipeline is to the engine: a name, a number, and stages that make outcomes of jobs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,20 @@ class Stored:
 
 
 class Stage(Protocol):
-    """What both kinds of stage have. `store` runs the pipeline's one statement for exactly these jobs."""
+    """What both kinds of stage have."""
 
-    name: str
-    retry: RetryPolicy
+    @property
+    def name(self) -> str:
+        """Its name in its pipeline."""
+        ...
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """When to try again."""
+        ...
 
     async def store(self, tx: Tx, finished: Sequence[Stored]) -> None:
-        """Store the results of jobs whose token held; the caller commits."""
+        """Store the results of exactly these jobs, whose token held; the caller commits."""
         ...
 
 

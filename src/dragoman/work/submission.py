@@ -1,4 +1,4 @@
-"""A submission's four writes, and the two ways out of doubt: adopt what is there, give back what is not."""
+"""A submission's four writes, and the two ways out of doubt: adopt it, or give its jobs back."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Submission:
             failure.retry_after_s,
         )
 
-    async def doubt(self, failure: Failure) -> None:  # noqa: ARG002 - the row says all there is to know
+    async def doubt(self, failure: Failure) -> None:  # noqa: ARG002 - the row says it all
         """Nobody knows: the collector will ask."""
         await batches.record_doubt(self.cell, self.batch.id, self.batch.token)
 
@@ -105,7 +105,9 @@ async def mark(
         for item in items
         if item.call == 0
     ]
-    if not await batches.record_submitted(cell, actor, batch, theirs, status, reason, going):
+    if not await batches.record_submitted(
+        cell, actor, batch, going, theirs=theirs, status=status, reason=reason
+    ):
         raise LeaseLost
 
 
@@ -116,11 +118,10 @@ async def give_back(
     batch: batches.Batch | batches.NewBatch,
     code: str,
     retry_after_s: float | None = None,
-    reason: FailureClass = FailureClass.NOT_EXECUTED,
 ) -> Counter[str]:
     """A submission that provably did not happen lets go of its jobs; no attempt is burnt."""
     counts: Counter[str] = Counter()
-    failure = Failure(reason, code, retry_after_s=retry_after_s)
+    failure = Failure(FailureClass.NOT_EXECUTED, code, retry_after_s=retry_after_s)
     for group in by_job(await batches.open_items(cell, batch.id)):
         held = group[0].job
         indices = tuple(item.item_index for item in group)
@@ -146,12 +147,12 @@ class Parcel:
     lines: tuple[bytes, ...]
 
 
-def new_batch(held: Held, nonce: str, id: BatchId, token: Token) -> batches.NewBatch:  # noqa: A002 - the column's name
+def new_batch(held: Held, nonce: str, batch_id: BatchId, token: Token) -> batches.NewBatch:
     """The batch row for jobs that share this one's route, account and group."""
     routing = held.routing
     base_url = routing.get("base_url")
     return batches.NewBatch(
-        id=id,
+        id=batch_id,
         nonce=nonce,
         provider=str(routing["provider"]),
         adapter_kind=str(routing["adapter_kind"]),

@@ -163,7 +163,7 @@ class Submitter(Loop):
 
 
 def groups(held: Sequence[Held]) -> Iterator[list[Held]]:
-    """Jobs that may share a batch: one stage, adapter, address, account and group key; homes may mix."""
+    """Jobs that may share a batch: one stage, address, account and group key; homes may mix."""
 
     def key(job: Held) -> tuple[str, ...]:
         routing = job.routing

@@ -32,7 +32,7 @@ class Sweeper(Loop):
     async def run_once(self) -> int:
         """Stale claims, sums, and the chores that pipelines bring."""
         swept = await self.sweep_stale()
-        while await workers.fold_deltas(self.station.cell) >= 100_000:  # noqa: PLR2004 - the statement's own limit
+        while await workers.fold_deltas(self.station.cell) >= 100_000:
             pass
         for chore in self.chores:
             swept += await chore(self.station.cell)

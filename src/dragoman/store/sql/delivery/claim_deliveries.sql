@@ -1,9 +1,10 @@
--- Claim messages that are due and held by nobody alive; expects a worker, the channels it can send by; returns messages.
+-- Claim messages that are due and held by nobody else alive; expects a worker, the channels it can send by; returns messages.
 with picked as materialized (
   select id from delivery
    where state in ('queued', 'reconciling') and channel = any(%(channels)s::text[])
      and (next_attempt_at is null or next_attempt_at <= (select clock()))
-     and not exists (select from worker w where w.id = claimed_by and w.stopped_at is null and w.expires_at > (select clock()))
+     and not exists (select from worker w where w.id = claimed_by and w.id <> %(worker)s and w.stopped_at is null
+                        and w.expires_at > (select clock()))
    order by next_attempt_at nulls first, created_at limit %(most)s for update skip locked
 )
 update delivery d set claim_token = %(token)s, claimed_by = %(worker)s, claimed_at = clock()
