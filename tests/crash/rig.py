@@ -6,10 +6,12 @@ import asyncio
 import functools
 import os
 import signal
+import threading
+import time
 import warnings
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
@@ -252,3 +254,113 @@ def completed(count: int = JOBS, attempts: int = 0, free: int = 0) -> list[tuple
 def counted(rows: Sequence[tuple]) -> list[tuple]:
     """Standings without their codes."""
     return [row[:3] for row in rows]
+
+
+def in_another_process(life: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Let somebody else's event loop run to its end while ours stands still."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(life())
+        except BaseException as error:  # noqa: BLE001 - handed over to the thread that waits
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(_CHILD_S)
+    assert not thread.is_alive(), "the others did not come to an end"
+    if failed:
+        raise failed[0]
+
+
+@contextmanager
+def frozen_at(
+    tag: str, moment: ports.Moment, meanwhile: Callable[[], object], *, for_s: float = 0.0, nth: int = 1
+) -> Generator[list[str]]:
+    """Stop this process once at a crossing, as SIGSTOP does, until `meanwhile` has returned.
+
+    `for_s` moves the process's own clock as well. The list is not empty once it has happened: a
+    test that never froze has proved nothing.
+    """
+    happened: list[str] = []
+    passed = 0
+
+    def stop(at: str, then: ports.Moment) -> None:
+        nonlocal passed
+        if (at, then) != (tag, moment) or happened:
+            return
+        passed += 1
+        if passed == nth:
+            happened.append(at)
+            ports.install(None)
+            meanwhile()
+            ports.install_clock(lambda: time.monotonic() + for_s)
+
+    ports.install(stop)
+    try:
+        yield happened
+    finally:
+        ports.install(None)
+        ports.install_clock(None)
+    assert happened, f"{moment} {tag} was never crossed"
+
+
+def submit_once(database: str, sandbox: Sandbox, **changes: Any) -> None:
+    """One run of one submitter."""
+
+    async def life() -> None:
+        profile = replace(stand.TEST_PROFILE, **changes)
+        async with (
+            providers_of(sandbox) as providers,
+            stand.station_of(database, profile=profile) as station,
+        ):
+            await Submitter(station, providers).run_once()
+
+    asyncio.run(life())
+
+
+def collect_once(database: str, sandbox: Sandbox, pipelines: Pipelines | None = None) -> None:
+    """One run of one collector."""
+
+    async def life() -> None:
+        async with (
+            providers_of(sandbox) as providers,
+            stand.station_of(database, pipelines) as station,
+        ):
+            await Collector(station, providers).run_once()
+
+    asyncio.run(life())
+
+
+def sweep_once(database: str) -> None:
+    """One run of one sweeper."""
+
+    async def life() -> None:
+        async with stand.station_of(database) as station:
+            await Sweeper(station).run_once()
+
+    asyncio.run(life())
+
+
+def texts(database: str) -> list[tuple]:
+    """Every stored output, as its row's bytes on disk say when it was written, and what."""
+    return stand.rows(
+        database,
+        "select job_id, xmin::text, completed_at, rewritten_text from rewrite_output order by job_id",
+    )
+
+
+def events(database: str, kind: str) -> int:
+    """How many events of a kind there are."""
+    return stand.rows(database, "select count(*) from history where kind = %s", kind)[0][0]
+
+
+def stays_clean(database: str, sandbox: Sandbox) -> None:
+    """The auditor finds nothing, whatever is still under way."""
+    assert violations(database, sandbox.ledger()) == []
+
+
+def ends_clean(database: str, sandbox: Sandbox) -> None:
+    """Everything is over, and the auditor finds nothing."""
+    assert faults_of(database, sandbox) == []

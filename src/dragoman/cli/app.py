@@ -32,17 +32,10 @@ app.add_typer(db, name="db")
 def run() -> int:
     """Run the typed command; a refusal is one sentence on standard error and exit code 1."""
     try:
-        app(standalone_mode=False)
-    except typer.Exit as asked:
-        return asked.exit_code
-    except typer.Abort:
-        return 130
+        app()
     except DragomanError as error:
         typer.echo(f"dragoman: {error}", err=True)
         return 1
-    except typer.TyperException as wrong:
-        wrong.show()
-        return wrong.exit_code
     return 0
 
 
@@ -157,10 +150,10 @@ def review_enqueue(
         typer.Option(help="Your idempotency key; made from the rest when it is left out."),
     ] = None,
     review_version: Annotated[int, typer.Option("--version", min=1)] = 1,
-    rerun: Annotated[
+    rerun: Annotated[  # noqa: FBT002 - a flag
         bool,
         typer.Option(help="Ask for a higher version of a changelist that was reviewed before."),
-    ] = False,  # noqa: FBT002 - a flag
+    ] = False,
 ) -> None:
     """Have a changelist criticised, and its recipients told once."""
     from dragoman.cli.review import enqueue  # noqa: PLC0415 - see main

@@ -61,7 +61,7 @@ async def hand_in(
     is_rerun: bool = False,
 ) -> Enqueued:
     """Resolve what the person wrote, and enqueue it."""
-    folder = os.path.realpath(repository)
+    folder = os.path.realpath(repository)  # noqa: ASYNC240 - one look, at a terminal
     try:
         allow = AllowList.read(settings.review.allow)
         changelist = await resolve(folder, revisions, allow)

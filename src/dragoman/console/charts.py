@@ -75,8 +75,5 @@ def _line(values: Sequence[int], top: int) -> str:
 
 
 def _nice(peak: int) -> int:
-    """A round number that is not below the peak, and even."""
-    size = 2
-    while size < peak:
-        size = size * 5 // 2 if str(size).startswith(("2", "4")) and size >= 20 else size * 2
-    return size + size % 2
+    """The next round number: 2, 4, 10, 20, 40, 100."""
+    return next(n * 10**power for power in range(12) for n in (2, 4, 10) if n * 10**power >= peak)

@@ -28,7 +28,7 @@ def migrate(owner_dsn: str, *, cell: str = "main", schema: str = "dragoman") -> 
         connection.execute("select pg_advisory_lock(%s)", (_LOCK,))
         _prepare(connection, schema)
         done = _applied(connection)
-        missing = [(name, text) for name, text in _files() if name not in done]
+        missing = [each for each in _files() if each[0] not in done]
         for name, text in missing:
             with connection.transaction():
                 connection.execute(sql.SQL(text))
@@ -51,7 +51,7 @@ def _prepare(connection: psycopg.Connection, schema: str) -> None:
 
 
 def _applied(connection: psycopg.Connection) -> set[str]:
-    known = dict(_files())
+    known: dict[str, str] = dict(_files())
     found = connection.execute("select name, sha256 from migration").fetchall()
     for name, digest in found:
         if name not in known:

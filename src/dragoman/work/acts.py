@@ -11,8 +11,8 @@ trusted to arrive. So each such act follows one protocol, the one that spec/ exp
 What proves that nothing happened (DNS, refused, TLS, a definite 4xx) gives the work back. A
 time-out, a reset and every 5xx are doubt, and doubt is never simply repeated. What settles it
 depends on the target alone: one that honours keys gets the same bytes under the same key; one that
-can be asked is asked, once nothing can arrive any more; with any other the doubt stays, visibly, for
-an operator.
+can be asked is asked, once nothing can arrive any more; with any other the doubt stays, visibly,
+for an operator.
 """
 
 from __future__ import annotations
