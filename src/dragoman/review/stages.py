@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +22,10 @@ from dragoman.review.prompt import review_call
 from dragoman.review.redact import Redacted, RedactionFailed, Redactor
 from dragoman.review.render import Review, delivery_key, render_mail
 from dragoman.review.result import ReviewResult, read_review, redact_findings
-from dragoman.review.source import Changelist, fetch
+from dragoman.review.source import Changelist, Fetched, fetch
 from dragoman.store.database import Cell, Tx
 from dragoman.store.deliveries import tell_states
+from dragoman.store.workers import raise_alert
 from dragoman.work.pipeline import Pipeline, Stored, custom_id
 
 MAX_SENDS = 5
@@ -63,15 +65,15 @@ class Fetch:
             return _gone()
         try:
             fetched = await fetch(Changelist.parse(given.changelist_id), AllowList.read(self.allow))
-            redactor = Redactor(secrets.token_bytes(32))
-            diff = redactor.redact(fetched.text())
-            files = tuple(redactor.redact(path).text for path in fetched.reviewed)
-            skipped = tuple((redactor.redact(path).text, why) for path, why in fetched.not_reviewed)
+            prepared = await asyncio.to_thread(_redacted, fetched)
         except SourceFailed as failed:
+            if failed.denied_path is not None:
+                about = {"job_id": str(job.id), "path": failed.denied_path}
+                await raise_alert(cell, "path_denied", str(job.id), "act", {**about})
             return outcome_of(failed.failure)
         except RedactionFailed:
             return Bury(Failure(FailureClass.POLICY_REJECTED, "redaction_failed"))
-        return Done(Prepared(diff, files, skipped), sha256(diff.text.encode()))
+        return Done(prepared, sha256(prepared.diff.text.encode()))
 
     async def store(self, tx: Tx, finished: Sequence[Stored]) -> None:
         """Keep the redacted diffs."""
@@ -201,6 +203,14 @@ def review_pipeline(
         Notify(policy),
     )
     return Pipeline(2, "review", stages, claim_timeout_s=claim_timeout_s)
+
+
+def _redacted(fetched: Fetched) -> Prepared:
+    redactor = Redactor(secrets.token_bytes(32))
+    diff = redactor.redact(fetched.text())
+    files = tuple(redactor.redact(path).text for path in fetched.reviewed)
+    skipped = tuple((redactor.redact(path).text, why) for path, why in fetched.not_reviewed)
+    return Prepared(diff, files, skipped)
 
 
 async def _input(cell: Cell, job: Held) -> store.Loaded | None:
