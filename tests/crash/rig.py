@@ -256,22 +256,25 @@ def counted(rows: Sequence[tuple]) -> list[tuple]:
     return [row[:3] for row in rows]
 
 
-def in_another_process(life: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Let somebody else's event loop run to its end while ours stands still."""
+def elsewhere(life: Callable[[], object]) -> Callable[[], None]:
+    """Let somebody else's event loop run to its end in a thread, while ours stands still."""
     failed: list[BaseException] = []
 
     def run() -> None:
         try:
-            asyncio.run(life())
+            life()
         except BaseException as error:  # noqa: BLE001 - handed over to the thread that waits
             failed.append(error)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join(_CHILD_S)
-    assert not thread.is_alive(), "the others did not come to an end"
-    if failed:
-        raise failed[0]
+    def wait() -> None:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join(_CHILD_S)
+        assert not thread.is_alive(), "the others did not come to an end"
+        if failed:
+            raise failed[0]
+
+    return wait
 
 
 @contextmanager

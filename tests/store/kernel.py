@@ -156,9 +156,9 @@ async def apply(crew: Crew, *moves: jobs.Move) -> dict[JobId, datetime]:
 
 def new_batch() -> NewBatch:
     """A submission that nobody has made before."""
-    id = uuid7()
+    new = uuid7()
     return NewBatch(
-        BatchId(id), id.hex, "p", "a", None, "default", "m", "g", token=Token(uuid7())
+        BatchId(new), new.hex, "p", "a", None, "default", "m", "g", token=Token(uuid7())
     )
 
 
@@ -174,7 +174,13 @@ async def recorded(crew: Crew, *held: Held) -> NewBatch:
 async def started(crew: Crew, *held: Held, deadline_s: float = 60) -> NewBatch:
     """A batch that may exist at the provider."""
     batch = await recorded(crew, *held)
-    assert await batches.start_submission(
+    assert await begin(crew, batch, deadline_s)
+    return batch
+
+
+async def begin(crew: Crew, batch: NewBatch, deadline_s: float = 60) -> bool:
+    """Commit that a batch may exist from now on."""
+    return await batches.start_submission(
         crew.worker,
         batch.id,
         batch.token,
@@ -183,7 +189,6 @@ async def started(crew: Crew, *held: Held, deadline_s: float = 60) -> NewBatch:
         size=1,
         deadline_s=deadline_s,
     )
-    return batch
 
 
 async def mark(crew: Crew, batch: NewBatch, *held: Held, theirs: str | None = None) -> bool:
@@ -191,7 +196,13 @@ async def mark(crew: Crew, batch: NewBatch, *held: Held, theirs: str | None = No
     going = [Sending(one.id, one.token, b"{}") for one in held]
     name = theirs or f"theirs-{batch.nonce}"
     return await batches.record_submitted(
-        crew.worker, crew.actor, batch, name, "validating", Reason.NONE, going
+        crew.worker,
+        crew.actor,
+        batch,
+        going,
+        theirs=name,
+        status="validating",
+        reason=Reason.NONE,
     )
 
 

@@ -48,7 +48,9 @@ def build_app(settings: Settings, dsn_of: DSNOf, classify: Classify) -> FastAPI:
     app.add_api_route("/healthz", Health(cells).check, dependencies=[Depends(gate.health)])
     operator = [Depends(gate.console)]
     app.include_router(console.router(), dependencies=operator)
-    app.add_api_route("/openapi.json", _Described(app).tell, dependencies=operator, include_in_schema=False)
+    app.add_api_route(
+        "/openapi.json", _Described(app).tell, dependencies=operator, include_in_schema=False
+    )
     app.include_router(Login(keys, pages).router())
     app.mount("/static", pages.static())
     app.add_middleware(Guard, door=settings.door)

@@ -73,7 +73,9 @@ class Guard:
             return
         reply = _Reply(send)
         if not self._is_ours(Headers(scope=scope)):
-            refusal = answer(_WRONG_HOST, "The Host header names neither this machine nor door.host.")
+            refusal = answer(
+                _WRONG_HOST, "The Host header names neither this machine nor door.host."
+            )
             await refusal(scope, receive, reply.send)
             return
         try:

@@ -138,9 +138,7 @@ class Rewrites:
         body = await read_body(request, MemberBody)
         cell = await self.cells.of("orchestrator")
         async with cell.transaction("write_member") as tx:
-            await store.write_member(
-                tx, home_id, user_id, body.role, body.locale, body.preferences
-            )
+            await store.write_member(tx, home_id, user_id, body.role, body.locale, body.preferences)
 
     async def _orchestrator(self) -> Orchestrator:
         cell = await self.cells.of("orchestrator")

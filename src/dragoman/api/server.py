@@ -34,7 +34,9 @@ async def serve(settings: Settings, dsn_of: DSNOf, stop: asyncio.Event) -> None:
     async with wired(settings) as providers:
         app = build_app(settings, dsn_of, providers.advisor().classify)
         with _listening(settings.door) as listener:
-            server = Server(_config(app), settings.home / "run" / "door.url", _url(settings, listener))
+            server = Server(
+                _config(app), settings.home / "run" / "door.url", _url(settings, listener)
+            )
             await _run(server, listener, stop, app.state.console.close)
 
 
@@ -59,9 +61,7 @@ class Server(uvicorn.Server):
         yield
 
 
-async def _run(
-    server: Server, listener: socket.socket, stop: asyncio.Event, close: object
-) -> None:
+async def _run(server: Server, listener: socket.socket, stop: asyncio.Event, close: object) -> None:
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     told = asyncio.ensure_future(stop.wait())
     await asyncio.wait([serving, told], return_when=asyncio.FIRST_COMPLETED)

@@ -47,11 +47,21 @@ def chart(minutes: Sequence[Minute]) -> Chart:
     worst = max((m.failed for m in minutes), default=0)
     step = 100 / max(len(minutes), 1)
     return Chart(
-        done=[_bar(i, step, m.completed + m.canceled, top, HEIGHT) for i, m in enumerate(minutes) if m.completed + m.canceled],
-        failed=[_bar(i, step, m.failed, worst, STRIP, 139.0) for i, m in enumerate(minutes) if m.failed],
+        done=[
+            _bar(i, step, m.completed + m.canceled, top, HEIGHT)
+            for i, m in enumerate(minutes)
+            if m.completed + m.canceled
+        ],
+        failed=[
+            _bar(i, step, m.failed, worst, STRIP, 139.0) for i, m in enumerate(minutes) if m.failed
+        ],
         line=_line([m.accepted for m in minutes], top),
         grid=[(n, f"{HEIGHT - n / top * HEIGHT:.1f}") for n in (top // 2, top) if n],
-        labels=[(f"{(i + 0.5) * step:.2f}%", f"{m.minute:%H:%M}") for i, m in enumerate(minutes) if m.minute.minute % 15 == 0],
+        labels=[
+            (f"{(i + 0.5) * step:.2f}%", f"{m.minute:%H:%M}")
+            for i, m in enumerate(minutes)
+            if m.minute.minute % 15 == 0
+        ],
         width=f"{step * 0.76:.3f}%",
         finished=sum(m.completed + m.failed + m.canceled for m in minutes),
         accepted=sum(m.accepted for m in minutes),

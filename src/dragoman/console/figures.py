@@ -101,7 +101,13 @@ class Overview:
     @property
     def needs(self) -> list[Ask]:
         """What needs a person, the gravest first."""
-        return [*self._sum_is_off(), *self._alerted(), *self._held(), *self._buried(), *self._late()]
+        return [
+            *self._sum_is_off(),
+            *self._alerted(),
+            *self._held(),
+            *self._buried(),
+            *self._late(),
+        ]
 
     @property
     def doubts(self) -> list[Ask]:
@@ -142,7 +148,9 @@ class Overview:
                 f"{each.state} {each.told} told, {each.counted} counted"
                 for each in self.tally.differences
             )
-            yield Ask("act", "The sum does not close", f"{states}, at {clock(self.tally.checked_at)}")
+            yield Ask(
+                "act", "The sum does not close", f"{states}, at {clock(self.tally.checked_at)}"
+            )
 
     def _alerted(self) -> Iterator[Ask]:
         for alert in self.alerts:
@@ -167,7 +175,9 @@ class Overview:
                 kinds[each.error_class] = kinds.get(each.error_class, 0) + each.n
             what = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
             title = f"{counted(self.dead_letters, 'dead letter')} to triage"
-            yield Ask("act", title.capitalize(), f"{what}; oldest {oldest}", "/jobs?state=failed", "Look…")
+            yield Ask(
+                "act", title.capitalize(), f"{what}; oldest {oldest}", "/jobs?state=failed", "Look…"
+            )
 
     def _late(self) -> Iterator[Ask]:
         for run in self.next_runs:
@@ -179,7 +189,9 @@ class Overview:
         settle = timedelta(seconds=self.pace.settle_s)
         for batch in self._in_doubt:
             after = (batch.deadline_at or batch.created_at) + settle
-            when = f"asked after {clock(after)}" if after > self.now else "asked by the next collector"
+            when = (
+                f"asked after {clock(after)}" if after > self.now else "asked by the next collector"
+            )
             text = f"{counted(batch.items, 'item')} held at {batch.provider}, {when}"
             yield Ask("unknown", "Batch creation", text, "#batches", short(batch.id))
 
@@ -193,9 +205,7 @@ class Overview:
                 yield Ask(glyph, title, text, f"/jobs/{each.job_id}", short(each.job_id))
 
 
-def next_run(
-    role: str, every_s: float, runs: Sequence[queries.Run], now: datetime
-) -> NextRun:
+def next_run(role: str, every_s: float, runs: Sequence[queries.Run], now: datetime) -> NextRun:
     """When a role runs next, from its last run or skip."""
     last = max((run.started_at for run in runs if run.role == role), default=None)
     if last is None:
@@ -233,12 +243,19 @@ def verdict(overview: Overview) -> list[Part]:
     if tally.off:
         said = [Part(f"The sum is off by {counted(tally.off, 'job')}.", is_bold=True)]
     elif not tally.accepted:
-        return [Part("Nothing has been accepted yet.", is_bold=True), Part(" And nothing is wrong.")]
+        return [
+            Part("Nothing has been accepted yet.", is_bold=True),
+            Part(" And nothing is wrong."),
+        ]
     else:
         said = [Part("Everything is accounted for.", is_bold=True)]
     if needs:
         words = counted(needs, "thing").capitalize()
-        said += [Part(" "), Part(words, "#alerts"), Part(" needs you." if needs == 1 else " need you.")]
+        said += [
+            Part(" "),
+            Part(words, "#alerts"),
+            Part(" needs you." if needs == 1 else " need you."),
+        ]
     else:
         said.append(Part(" Nothing needs you."))
     if doubts:
@@ -252,7 +269,15 @@ def _waiting(overview: Overview) -> list[Part]:
     wait = overview.oldest_wait
     if wait is None:
         still = overview.tally.sums[State.BATCH_SUBMITTED]
-        return [Part(f" {counted(still, 'job').capitalize()} at a provider, none waits here.")] if still else []
+        return (
+            [Part(f" {counted(still, 'job').capitalize()} at a provider, none waits here.")]
+            if still
+            else []
+        )
     why = wait_reason(wait.reason, wait.mode, is_ready=wait.is_ready)
     age = span(overview.now - wait.oldest)
-    return [Part(" The "), Part("oldest wait", "#waits"), Part(f" is {age}, {why}, and that is normal.")]
+    return [
+        Part(" The "),
+        Part("oldest wait", "#waits"),
+        Part(f" is {age}, {why}, and that is normal."),
+    ]

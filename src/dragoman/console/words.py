@@ -58,10 +58,18 @@ def span(gap: timedelta | float | None) -> str:
     if gap is None:
         return ""
     seconds = int(gap.total_seconds() if isinstance(gap, timedelta) else gap)
-    for name, size, below, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+    for name, size, below, part in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
         if seconds >= size:
             rest = seconds % size // part
-            return f"{seconds // size} {name} {rest:02d} {below}" if name != "d" else f"{seconds // size} d {rest} {below}"
+            return (
+                f"{seconds // size} {name} {rest:02d} {below}"
+                if name != "d"
+                else f"{seconds // size} d {rest} {below}"
+            )
     return f"{max(seconds, 0)} s"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -216,23 +216,23 @@ async def show_review(cell: Cell, job_id: JobId) -> Shown | None:
 
 async def store_diffs(tx: Tx, diffs: Sequence[NewDiff]) -> None:
     """Keep redacted diffs for the stages that follow."""
-    rows = tx.cell.rows("new_diff", [astuple(diff) for diff in diffs])
+    rows = tx.cell.values("new_diff", diffs)
     await tx.run("result/store_diffs", _HERE, diffs=rows)
 
 
 async def store_results(tx: Tx, reviews: Sequence[NewReview]) -> None:
     """Store what reviews found."""
-    rows = tx.cell.rows("new_review", [astuple(review) for review in reviews])
+    rows = tx.cell.values("new_review", reviews)
     await tx.run("result/store_results", _HERE, reviews=rows)
 
 
 async def store_findings(tx: Tx, findings: Sequence[NewFinding]) -> None:
     """Store findings, before anybody is told."""
-    rows = tx.cell.rows("new_finding", [astuple(finding) for finding in findings])
+    rows = tx.cell.values("new_finding", findings)
     await tx.run("result/store_findings", _HERE, findings=rows)
 
 
 async def queue_deliveries(tx: Tx, deliveries: Sequence[NewDelivery]) -> None:
     """One outbox row for each recipient of a version."""
-    rows = tx.cell.rows("new_delivery", [astuple(delivery) for delivery in deliveries])
+    rows = tx.cell.values("new_delivery", deliveries)
     await tx.run("result/queue_deliveries", _HERE, deliveries=rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -145,7 +145,7 @@ async def load_requests(cell: Cell, ids: Sequence[JobId]) -> list[Loaded]:
 
 async def store_outputs(tx: Tx, outputs: Sequence[NewOutput]) -> None:
     """Store what passed, each text in its own row."""
-    rows = tx.cell.rows("new_output", [astuple(output) for output in outputs])
+    rows = tx.cell.values("new_output", outputs)
     await tx.run("output/store_outputs", _HERE, outputs=rows)
 
 

@@ -7,25 +7,35 @@ import sys
 from pathlib import Path
 
 from dragoman.sandbox.batches import Pace
+from dragoman.sandbox.process import end_well_when_told, write_whole
+from dragoman.sandbox.sealed import BadState
 from dragoman.sandbox.server import Sandbox
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Serve; the base URL is printed, and written to the ready file, once it listens."""
+    end_well_when_told()
     options = _parser().parse_args(arguments)
-    pace = Pace(options.validating_s, options.running_s, options.finalizing_s)
-    sandbox = Sandbox(
-        speed=options.speed,
-        pace=pace,
-        seed=options.seed,
-        keys=options.key,
-        address=(options.host, options.port),
-    )
+    try:
+        sandbox = _sandbox(options)
+    except BadState as error:
+        sys.exit(str(error))
     sys.stdout.write(f"{sandbox.base_url}\n")
     sys.stdout.flush()
     if options.ready_file:
-        _write_whole(options.ready_file, f"{sandbox.base_url}\n")
+        write_whole(options.ready_file, f"{sandbox.base_url}\n")
     sandbox.serve()
+
+
+def _sandbox(options: argparse.Namespace) -> Sandbox:
+    return Sandbox(
+        speed=options.speed,
+        pace=Pace(options.validating_s, options.running_s, options.finalizing_s),
+        seed=options.seed,
+        keys=options.key,
+        address=(options.host, options.port),
+        state=options.state,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,14 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--finalizing-s", type=float, default=pace.finalizing_s)
     parser.add_argument("--seed", type=int, default=0, help="the order of the output lines")
     parser.add_argument("--key", action="append", default=[], help="refuse every other key")
+    parser.add_argument("--state", type=Path, help="remember everything in this encrypted file")
     return parser
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Whoever waits for the file never sees half of it."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text)
-    part.replace(path)
 
 
 if __name__ == "__main__":

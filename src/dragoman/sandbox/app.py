@@ -52,15 +52,26 @@ class Cut(Response):
             pass
 
 
-def build_app(space: Workspace, keys: Collection[str]) -> Starlette:
-    """The application around one workspace; without keys any bearer token will do."""
-    wire = [
-        Route(route.path, _handler(space, route, keys), methods=[route.method])
-        for route in openai.ROUTES
+def build_app(space: Workspace, keys: Collection[str], save: Callable[[], None]) -> Starlette:
+    """The application around one workspace; without keys any bearer token will do.
+
+    `save` is called after the work and before the answer, also before one that a fault cuts off.
+    """
+    wire = [(route.method, route.path, _handler(space, route, keys)) for route in openai.ROUTES]
+    routes = [
+        Route(path, _saved(handler, save), methods=[method])
+        for method, path, handler in (*wire, *_control(space))
     ]
-    return Starlette(
-        routes=[*wire, *_control(space)], exception_handlers={HTTPException: _no_route}
-    )
+    return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+
+
+def _saved(handler: Handler, save: Callable[[], None]) -> Handler:
+    async def handle(request: Request) -> Response:
+        response = await handler(request)
+        save()
+        return response
+
+    return handle
 
 
 def _handler(space: Workspace, route: openai.Route, keys: Collection[str]) -> Handler:
@@ -129,7 +140,7 @@ async def _no_route(_request: Request, error: Exception) -> Response:
     return JSONResponse(error_body(status, None, "Invalid URL."), status)
 
 
-def _control(space: Workspace) -> list[Route]:
+def _control(space: Workspace) -> list[tuple[str, str, Handler]]:
     """The routes by which a test moves the clock, scripts faults and reads the ledger."""
 
     async def advance(request: Request) -> Response:
@@ -159,10 +170,10 @@ def _control(space: Workspace) -> list[Route]:
         return JSONResponse(space.ledger_json())
 
     return [
-        Route("/_sandbox/advance", advance, methods=["POST"]),
-        Route("/_sandbox/faults", arm, methods=["POST"]),
-        Route("/_sandbox/faults", clear, methods=["DELETE"]),
-        Route("/_sandbox/ledger", ledger, methods=["GET"]),
+        ("POST", "/_sandbox/advance", advance),
+        ("POST", "/_sandbox/faults", arm),
+        ("DELETE", "/_sandbox/faults", clear),
+        ("GET", "/_sandbox/ledger", ledger),
     ]
 
 

@@ -21,6 +21,11 @@ class Ledger:
     items: list[JSONObject] = field(default_factory=list[JSONObject])
     responses: list[JSONObject] = field(default_factory=list[JSONObject])
 
+    def counts(self) -> tuple[int, ...]:
+        """How many rows there are of each kind; rows are added and never changed."""
+        kinds = (self.uploads, self.deletes, self.creates, self.items, self.responses)
+        return tuple(map(len, kinds))
+
     def as_json(self, files: dict[str, list[str]], loose_files: list[str]) -> JSONObject:
         """All rows, and the files that stand now: of each batch, and of none."""
         rows: dict[str, list[JSONObject]] = {

@@ -1,7 +1,8 @@
 """A mail server over real sockets that keeps a ledger and fails when it is told to.
 
 `python -m dragoman.sandbox.mail --port 0 --ready-file PATH` runs it in a process of its own;
-`with MailSandbox() as mail:` runs it in a thread. Mails are kept in memory and nowhere else.
+`with MailSandbox() as mail:` runs it in a thread. Mails are kept in memory, and with a state file
+in that, encrypted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import json
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +24,8 @@ from pydantic import ValidationError
 
 from dragoman.core.canonical import JSON, JSONObject
 from dragoman.sandbox.mailbox import Fault, Mail, Mailbox, Moment
+from dragoman.sandbox.process import end_well_when_told, write_whole
+from dragoman.sandbox.sealed import BadState
 
 MAX_SIZE = 10_485_760
 MAX_LINE = 65_536
@@ -233,8 +237,8 @@ class MailSandbox:
 
     host = LOOPBACK
 
-    def __init__(self) -> None:
-        self.box = Mailbox()
+    def __init__(self, state: Path | None = None) -> None:
+        self.box = Mailbox(state)
         self.port = self.control_port = 0
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="mail sandbox", daemon=True)
@@ -248,6 +252,7 @@ class MailSandbox:
     def __exit__(self, *_: object) -> None:
         self._stop()
         self._thread.join()
+        self.box.close()
 
     def ledger(self) -> list[JSONObject]:
         """One row for each accepted mail and recipient, oldest first."""
@@ -278,30 +283,36 @@ class MailSandbox:
         self._ready.set()
 
 
-async def _serve_until_told(ports: tuple[int, int], ready_file: Path | None) -> None:
+async def _serve_until_told(
+    box: Mailbox, ports: tuple[int, int], ready: Callable[[int, int], None]
+) -> None:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    await _serve(Mailbox(), ports, partial(_write_ready, ready_file), stop)
+    await _serve(box, ports, ready, stop)
 
 
 def _write_ready(path: Path | None, port: int, control_port: int) -> None:
-    if path is None:
-        return
-    unready = path.with_name(path.name + ".part")
-    where = {"host": LOOPBACK, "port": port, "control_port": control_port}
-    unready.write_text(json.dumps(where), encoding="ascii")
-    unready.replace(path)
+    if path:
+        where = {"host": LOOPBACK, "port": port, "control_port": control_port}
+        write_whole(path, json.dumps(where))
 
 
 def main() -> None:
     """Serve until SIGTERM or Ctrl-C."""
+    end_well_when_told()
     parser = argparse.ArgumentParser(prog="python -m dragoman.sandbox.mail", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--control-port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--ready-file", type=Path, help="where to write host and ports as JSON")
+    parser.add_argument("--state", type=Path, help="remember everything in this encrypted file")
     told = parser.parse_args()
-    asyncio.run(_serve_until_told((told.port, told.control_port), told.ready_file))
+    try:
+        box = Mailbox(told.state)
+    except BadState as error:
+        sys.exit(str(error))
+    ready = partial(_write_ready, told.ready_file)
+    asyncio.run(_serve_until_told(box, (told.port, told.control_port), ready))
 
 
 if __name__ == "__main__":

@@ -6,14 +6,18 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
-from typing import Literal, Self
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, cast
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dragoman.core.canonical import JSONObject, sha256
+from dragoman.sandbox.sealed import SealedFile, as_text, bytes_of
 
 KEPT_MAILS = 1_000
 
+_Record: TypeAlias = "dict[str, Any]"  # what we wrote, as JSON gives it back
 Moment = Literal["connect", "mail", "rcpt", "data", "after_data"]
 
 
@@ -95,24 +99,40 @@ class _Scripted:
 
 
 class Mailbox:
-    """What was accepted, and the faults still to come."""
+    """What was accepted, and the faults still to come.
 
-    def __init__(self) -> None:
+    With `state` mails and ledger survive a kill -9 from the moment at which a mail is accepted;
+    armed faults do not, they belong to the test that armed them.
+    """
+
+    def __init__(self, state: Path | None = None) -> None:
         self.mails: deque[Mail] = deque(maxlen=KEPT_MAILS)
         self.rows: list[JSONObject] = []
         self.connections = 0
         self._count = 0
         self._scripts: list[_Scripted] = []
+        self._file = SealedFile(state, "mail") if state else None
+        if self._file:
+            with self._file.loading() as data:
+                if data is not None:
+                    self._thaw(cast("_Record", orjson.loads(data)))
 
     def accept(self, recipients: list[str], content: bytes) -> str:
-        """Take the mail, and give its queue id."""
+        """Take the mail, and give its queue id; it is durable when this returns."""
         self._count += 1
         queue_id, now = f"SBX{self._count:08d}", datetime.now(UTC)
         for recipient in recipients:
             mail = Mail(recipient, queue_id, now, content)
             self.mails.append(mail)
             self.rows.append(mail.ledger_row())
+        if self._file:
+            self._file.write(self._freeze())
         return queue_id
+
+    def close(self) -> None:
+        """Let another mailbox have the file."""
+        if self._file:
+            self._file.close()
 
     def script(self, fault: Fault) -> None:
         """Let this go wrong from now on."""
@@ -127,3 +147,13 @@ class Mailbox:
         found = (script for script in list(self._scripts) if script.strikes(at, recipient))
         script = next(found, None)
         return None if script is None else script.fault
+
+    def _freeze(self) -> bytes:
+        held = {"count": self._count, "rows": self.rows, "mails": list(self.mails)}
+        return orjson.dumps(held, default=as_text)
+
+    def _thaw(self, held: _Record) -> None:
+        self._count, self.rows = held["count"], held["rows"]
+        for record in held["mails"]:
+            at, content = datetime.fromisoformat(record["at"]), bytes_of(record["content"])
+            self.mails.append(Mail(**record | {"at": at, "content": content}))

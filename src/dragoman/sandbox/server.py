@@ -13,6 +13,7 @@ import http.client
 import socket
 import threading
 from collections.abc import Collection
+from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
 
@@ -24,6 +25,7 @@ from dragoman.core.canonical import JSON, JSONObject
 from dragoman.sandbox.app import build_app
 from dragoman.sandbox.batches import Pace
 from dragoman.sandbox.clock import Clock
+from dragoman.sandbox.state import State
 from dragoman.sandbox.workspace import Workspace
 
 
@@ -37,7 +39,10 @@ class Line(H11Protocol):
 
 
 class Sandbox:
-    """A provider on a socket of this machine. It listens from the moment it is made."""
+    """A provider on a socket of this machine. It listens from the moment it is made.
+
+    With `state` it goes on after a restart, even after kill -9, where it was; without, it forgets.
+    """
 
     def __init__(
         self,
@@ -47,15 +52,17 @@ class Sandbox:
         seed: int = 0,
         keys: Collection[str] = (),
         address: tuple[str, int] = ("127.0.0.1", 0),
+        state: Path | None = None,
     ) -> None:
-        self._space = Workspace(Clock(speed), pace or Pace(), seed)
+        space = Workspace(Clock(speed), pace or Pace(), seed)
+        self._state = State(space, state)
         self._socket = socket.create_server(address)
         # asyncio sets this only on sockets that name their protocol; without it each answer that
         # is written in two pieces waits 40 ms for an acknowledgement.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._host, self._port = self._socket.getsockname()[:2]
         config = uvicorn.Config(
-            build_app(self._space, keys),
+            build_app(space, keys, self._state.save),
             http=Line,
             lifespan="off",
             log_config=None,
@@ -109,6 +116,7 @@ class Sandbox:
         self._server.should_exit = True
         self._thread.join(timeout=10)
         self._socket.close()
+        self._state.close()
 
     def _ask(self, method: str, path: str, body: JSON = None) -> JSON:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=30)

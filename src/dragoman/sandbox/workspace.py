@@ -1,4 +1,4 @@
-"""Everything one sandbox holds: files, batches, the script, the ledger. Texts live here only."""
+"""Everything one sandbox holds: files, batches, the script, the ledger, and so every text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEPT_S: Final = 30 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file; its bytes are in memory and nowhere else."""
+    """One file, byte for byte."""
 
     id: str
     data: bytes = field(repr=False)
@@ -59,19 +59,17 @@ class Workspace:
         """Let every batch do what is due, and forget the files whose time is over."""
         now = self.clock.now()
         for batch in self.batches.values():
-            batch.settle(now)
+            batch.settle(now, self)
         for file in [file for file in self.files.values() if file.created_at + _KEPT_S < now]:
             del self.files[file.id]
 
-    def keep(self, data: bytes, filename: str, purpose: str = "batch_output") -> StoredFile:
-        """Take a file in."""
-        file = StoredFile(f"file-{uuid.uuid4().hex}", data, filename, purpose, self.clock.now())
-        self.files[file.id] = file
-        return file
+    def keep_output(self, data: bytes, filename: str) -> str:
+        """A file that a batch made."""
+        return self._keep(data, filename, "batch_output").id
 
     def upload(self, data: bytes, filename: str) -> StoredFile:
         """A file that a client brought."""
-        file = self.keep(data, filename, "batch")
+        file = self._keep(data, filename, "batch")
         self.ledger.uploads.append({"file_id": file.id, "filename": filename, "bytes": len(data)})
         return file
 
@@ -90,8 +88,6 @@ class Workspace:
             created_at=now,
             pace=self.pace,
             seed=f"{self.seed}:{len(self.batches)}",
-            run=self._run,
-            keep=lambda data, filename: self.keep(data, filename).id,
             faults=self.script.take("batch"),
             hidden_until=now + hidden_s,
         )
@@ -106,6 +102,10 @@ class Workspace:
             }
         )
         return batch
+
+    def run(self, batch_id: str, item: Item) -> Executed:
+        """One item of a batch."""
+        return self._execute(batch_id, item.index, item.custom_id, item.body)
 
     def respond(self, request: JSONObject, custom_id: str) -> Executed:
         """One call that is answered at once."""
@@ -124,8 +124,10 @@ class Workspace:
         loose = [file_id for file_id in self.files if file_id not in used]
         return self.ledger.as_json(files, loose)
 
-    def _run(self, batch_id: str, item: Item) -> Executed:
-        return self._execute(batch_id, item.index, item.custom_id, item.body)
+    def _keep(self, data: bytes, filename: str, purpose: str) -> StoredFile:
+        file = StoredFile(f"file-{uuid.uuid4().hex}", data, filename, purpose, self.clock.now())
+        self.files[file.id] = file
+        return file
 
     def _execute(self, where: str, index: int, custom_id: str, request: JSONObject) -> Executed:
         fault = self.script.take_item(index, custom_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -114,7 +114,7 @@ async def record_batch(
             group_key=batch.group_key,
             token=batch.token,
             worker=worker,
-            items=cell.rows("item", [astuple(item) for item in items]),
+            items=cell.values("item", items),
         )
         return {int(row[0]) for row in rows}
 
@@ -164,7 +164,7 @@ async def record_submitted(
             reason=reason,
             actor=actor,
             kind=Kind.SUBMITTED,
-            jobs=cell.rows("sending", [astuple(job) for job in jobs]),
+            jobs=cell.values("sending", jobs),
         )
         return bool(rows)
 
@@ -284,9 +284,7 @@ async def known_ids(cell: Cell, batch_id: BatchId) -> set[str]:
 
 async def settle_items(tx: Tx, items: Sequence[Settled]) -> set[JobId]:
     """Settle items, each once; the jobs whose item was still open come back."""
-    rows = await tx.tuples(
-        "batch/settle_items", items=tx.cell.rows("settled", [astuple(item) for item in items])
-    )
+    rows = await tx.tuples("batch/settle_items", items=tx.cell.values("settled", items))
     return {JobId(row[1]) for row in rows}
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any, LiteralString, TypeVar, cast
+from typing import TYPE_CHECKING, Any, LiteralString, TypeVar, cast
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor
@@ -22,7 +22,10 @@ from dragoman.core.errors import (
     DataRefused,
     TryAgain,
 )
-from dragoman.store.pack import Row, Rows, RowsDumper, Shape, read_shapes
+from dragoman.store.pack import Row, Rows, RowsDumper, Shape, columns, read_shapes
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -48,6 +51,10 @@ class Cell:
     def rows(self, shape: str, rows: Sequence[Row]) -> Rows:
         """Rows of a composite type of this cell, ready to be bound."""
         return Rows(self.shapes[shape], rows)
+
+    def values(self, shape: str, values: Sequence[DataclassInstance]) -> Rows:
+        """The same of frozen values, whose fields stand in the order of the type's columns."""
+        return Rows(self.shapes[shape], [columns(type(value))(value) for value in values])
 
     @asynccontextmanager
     async def transaction(self, tag: str) -> AsyncGenerator[Tx]:

@@ -9,7 +9,7 @@ that the job moved on without the caller.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -120,7 +120,7 @@ def facts(**values: object) -> bytes:
 
 async def enqueue_jobs(tx: Tx, actor: UUID, jobs: Sequence[NewJob]) -> set[JobId]:
     """Write intents; the ids that are new come back, a unit that exists is left alone."""
-    rows = tx.cell.rows("new_job", [astuple(job) for job in jobs])
+    rows = tx.cell.values("new_job", jobs)
     found = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
     return {JobId(row[0]) for row in found}
 
@@ -173,7 +173,7 @@ async def lock_units(tx: Tx, locks: Sequence[int]) -> None:
 
 async def move_jobs(tx: Tx, actor: UUID, moves: Sequence[Move]) -> dict[JobId, datetime]:
     """Let go of jobs; those whose token still held come back, each with its own time."""
-    rows = tx.cell.rows("move", [astuple(move) for move in moves])
+    rows = tx.cell.values("move", moves)
     return {
         JobId(row[0]): row[1] for row in await tx.tuples("job/move_jobs", moves=rows, actor=actor)
     }
@@ -181,28 +181,24 @@ async def move_jobs(tx: Tx, actor: UUID, moves: Sequence[Move]) -> dict[JobId, d
 
 async def store_stage_results(tx: Tx, done: Sequence[StageDone]) -> None:
     """Write down what finished stages left behind."""
-    await tx.run(
-        "job/store_stage_results", done=tx.cell.rows("stage_done", [astuple(row) for row in done])
-    )
+    await tx.run("job/store_stage_results", done=tx.cell.values("stage_done", done))
 
 
 async def bury_jobs(tx: Tx, burials: Sequence[Burial]) -> None:
     """Keep what an operator needs of jobs that have just failed."""
-    await tx.run(
-        "dead_letter/bury_jobs", burials=tx.cell.rows("burial", [astuple(row) for row in burials])
-    )
+    await tx.run("dead_letter/bury_jobs", burials=tx.cell.values("burial", burials))
 
 
 async def note_events(tx: Tx, actor: UUID, notes: Sequence[Note]) -> int:
     """Append events to chains that move nothing else."""
-    rows = tx.cell.rows("note", [astuple(note) for note in notes])
+    rows = tx.cell.values("note", notes)
     return await tx.count("job/note_events", notes=rows, actor=actor)
 
 
 async def begin_calls(cell: Cell, actor: UUID, notes: Sequence[Note]) -> set[JobId]:
     """Commit that a model is about to be called; only those still held may call."""
     async with cell.transaction("calling") as tx:
-        rows = cell.rows("note", [astuple(note) for note in notes])
+        rows = cell.values("note", notes)
         return {
             JobId(row[0]) for row in await tx.tuples("job/begin_calls", notes=rows, actor=actor)
         }

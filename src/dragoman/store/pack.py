@@ -6,16 +6,21 @@ faster and sends texts as bytes, never as quoted literals.
 
 from __future__ import annotations
 
+import functools
+import operator
 import struct
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import orjson
 from psycopg import AsyncConnection, adapt, pq
 from psycopg.abc import DumperKey
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Encode: TypeAlias = Callable[[Any], bytes]  # Any: each column's own type, known to the catalog only
 Row: TypeAlias = tuple[Any, ...]
@@ -40,6 +45,12 @@ class Rows:
 
     shape: Shape
     rows: Sequence[Row]
+
+
+@functools.cache
+def columns(kind: type[DataclassInstance]) -> Callable[[object], Row]:
+    """How a frozen value becomes a row. dataclasses.astuple would copy every value deeply."""
+    return operator.attrgetter(*(field.name for field in fields(kind)))
 
 
 class RowsDumper(adapt.Dumper):

@@ -302,7 +302,9 @@ async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
         late = [
             one
             for one in lost
-            if one.move.id not in done and (one.finished.batch is None or one.move.id in was_open)
+            if one.move.id not in done
+            and (one.finished.batch is None or one.move.id in was_open)
+            and _brings_something(one.finished)
         ]
         notes = [
             jobs.Note(
@@ -313,3 +315,10 @@ async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
         if notes:
             await jobs.note_events(tx, actor, notes)
         return len(late)
+
+
+def _brings_something(one: Finished) -> bool:
+    """Whether it could come late: a sweeper that was second to requeue a claim brings nothing."""
+    outcome = one.outcome
+    is_swept = isinstance(outcome, Retry) and outcome.failure.error_class is FailureClass.STALE_CLAIM
+    return not is_swept

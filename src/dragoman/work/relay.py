@@ -7,7 +7,7 @@ evidence. A row that was told is never sent again, whatever an older process may
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from dragoman.work.loop import Loop, Station
 _RETRY = FullJitter()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sending:
     """The book of one send: what acts.py writes it down in."""
 
@@ -36,7 +36,9 @@ class Sending:
 
     async def begin(self, deadline_s: float) -> bool:
         """Commit that the message may arrive from now on."""
-        return await deliveries.start_sending(self.cell, self.actor, self.one, deadline_s)
+        has_begun = await deliveries.start_sending(self.cell, self.actor, self.one, deadline_s)
+        self.one = replace(self.one, attempt_count=self.one.attempt_count + has_begun)
+        return has_begun
 
     async def mark(self, happened: Happened) -> None:
         """Write the evidence, in one write."""
@@ -52,20 +54,20 @@ class Sending:
         if self.one.doubted_at is not None:
             await deliveries.record_doubt(self.cell, self.actor, self.one, failure)
             return
-        tries = self.one.attempt_count + 1
+        tries = self.one.attempt_count
         may_retry = failure.is_retryable and tries < self.one.max_attempts
         delay = _RETRY.delay_s(tries, failure.retry_after_s) if may_retry else None
         reason = Reason.FAILURE if may_retry or not failure.is_retryable else Reason.EXHAUSTED
-        await deliveries.record_unsent(
+        was_ours = await deliveries.record_unsent(
             self.cell, self.actor, self.one, failure, delay_s=delay, reason=reason
         )
-        if delay is None:
+        if was_ours and delay is None:
             await _alert(self.cell, self.one, "delivery_failed", failure.code)
 
     async def doubt(self, failure: Failure) -> None:
         """Nobody knows whether it arrived."""
-        await deliveries.record_doubt(self.cell, self.actor, self.one, failure)
-        if self.one.guarantee == Guarantee.NEITHER:
+        was_ours = await deliveries.record_doubt(self.cell, self.actor, self.one, failure)
+        if was_ours and self.one.guarantee == Guarantee.NEITHER:
             await _alert(self.cell, self.one, "delivery_unknown", failure.code)
 
 

@@ -74,6 +74,14 @@ create trigger write_once before update on rewrite_request for each row when (
   or old.recipient_user_id <> new.recipient_user_id or old.surface <> new.surface
   or old.original_text <> new.original_text or old.text_sha256 <> new.text_sha256
   or old.created_at <> new.created_at
+  or old.created_by <> new.created_by or old.raw_source_locale is distinct from new.raw_source_locale
+  or old.raw_target_locale is distinct from new.raw_target_locale
+  or old.classifier_version is not null and old.classifier_version is distinct from new.classifier_version
+  or old.defaulted is not null and old.defaulted is distinct from new.defaulted
+  or old.detected_language is not null and old.detected_language is distinct from new.detected_language
+  or old.language_confidence is not null and old.language_confidence is distinct from new.language_confidence
+  or old.policy_version is not null and old.policy_version is distinct from new.policy_version
+  or old.failure_code is not null and old.failure_code is distinct from new.failure_code
   or old.classifier_result is not null and old.classifier_result is distinct from new.classifier_result
   or old.topics is not null and old.topics is distinct from new.topics
   or old.intent is not null and old.intent is distinct from new.intent
@@ -127,7 +135,7 @@ create table rewrite_output (
   completed_at timestamptz not null,
   primary key (request_id, recipient_user_id),
   constraint output_in_target check (output_language = target_locale),
-  constraint output_was_validated check (eval_result ->> 'schema_valid' = 'true'
+  constraint output_was_validated check (coalesce(eval_result ->> 'schema_valid', '') = 'true'
     and eval_result ? 'lexicon_pass' and eval_result ->> 'lexicon_pass' is distinct from 'false')
 );
 alter table rewrite_output alter rewritten_text set storage external;
