@@ -1,4 +1,4 @@
-"""A review's whole installation inside a test: a repository, the doors, and the loops that walk it."""
+"""A whole installation for a review: a repository, the way in, and the loops that walk it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.invariants import violations
 
 ANN, BOB = "mailto:ann@team.example", "mailto:bob@team.example"
 PROJECT = uuid5(UUID(int=7), "shop")
-TOKEN = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"  # noqa: S105 - a secret in the reviewed code
+TOKEN = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"  # a secret in the code that is reviewed
 AT_ONCE = FullJitter(rng=lambda: 0.0)
 LATEST = FullJitter(rng=lambda: 1.0)
 PATIENT = replace(stand.TEST_PROFILE, lease_s=3600, send_deadline_s=5, settle_s=60)
@@ -98,7 +98,9 @@ def _git(folder: Path, *arguments: str) -> str:
         for what, value in (("NAME", "a"), ("EMAIL", "a@example.org"))
     }
     env = {"PATH": os.defpath, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", **who}
-    done = subprocess.run(("git", *arguments), cwd=folder, env=env, capture_output=True, check=True)
+    done = subprocess.run(
+        ("/usr/bin/env", "git", *arguments), cwd=folder, env=env, capture_output=True, check=True
+    )
     return done.stdout.decode().strip()
 
 
@@ -155,10 +157,11 @@ class Desk:
 
     async def outbox(self, **what: Any) -> UUID:
         """A review whose messages wait to be sent."""
-        made = await self.enqueue(**what)
+        job = (await self.enqueue(**what)).job_id
         await self.work(2)
-        assert self.rows("select state from delivery group by state") == [("queued",)]
-        return made.job_id
+        states = self.rows("select distinct state from delivery where job_id = %s", job)
+        assert states == [("queued",)]
+        return job
 
     async def through(self, **what: Any) -> UUID:
         """A review that has succeeded."""
@@ -197,8 +200,11 @@ class Desk:
 
     def letters(self) -> list[dict[str, Any]]:
         """The dead letters, oldest first."""
-        with stand.owner(self.database) as connection, connection.cursor(row_factory=dict_row) as all_:
-            return all_.execute("select * from dead_letter order by created_at").fetchall()
+        with (
+            stand.owner(self.database) as connection,
+            connection.cursor(row_factory=dict_row) as cursor,
+        ):
+            return cursor.execute("select * from dead_letter order by created_at").fetchall()
 
     def alerts(self) -> list[tuple]:
         """Kind and severity of each alert."""
@@ -211,7 +217,7 @@ class Desk:
     def run_as_owner(self, statement: str, *params: object) -> None:
         """What no role of ours may do."""
         with stand.owner(self.database) as connection:
-            connection.execute(statement, params)
+            connection.execute(statement.encode(), params)
 
     def answers(self) -> int:
         """How often the model was paid for an answer."""
@@ -229,7 +235,7 @@ def drop_history(database: str) -> None:
             "select inhrelid::regclass::text from pg_inherits where inhparent = 'event'::regclass"
         ).fetchall()
         for (part,) in parts:
-            connection.execute(f"drop table {part}")
+            connection.execute(f"drop table {part}".encode())
         connection.execute("select ensure_partitions()")
         assert connection.execute("select count(*) from event").fetchone() == (0,)
 
@@ -252,9 +258,7 @@ async def desk_of(
         async with door.transaction("know_actor") as tx:
             actor = await workers.know_actor(tx, "orchestrator", "test")
         try:
-            yield Desk(
-                database, sandbox, mail, providers, channels, pipeline, door, actor, station
-            )
+            yield Desk(database, sandbox, mail, providers, channels, pipeline, door, actor, station)
         finally:
             await providers.transport.aclose()
 

@@ -134,7 +134,7 @@ async def draw(url: str, file: Path, size: str = "1440,900") -> None:
         options = (
             "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
             "--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
-            f"--user-data-dir={profile}", f"--window-size={size}", "--virtual-time-budget=2000",
+            f"--user-data-dir={profile}", f"--window-size={size}",
             f"--screenshot={file}", url,
         )  # fmt: skip
         browser = shutil.which("chromium") or shutil.which("chromium-browser")

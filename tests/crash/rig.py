@@ -12,13 +12,14 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn, TypeAlias
 
 from psycopg.conninfo import conninfo_to_dict
 
 from dragoman.core import ports
 from dragoman.rewrite import store as rewrite_store
 from dragoman.sandbox.server import Sandbox
+from dragoman.store import database as store
 from dragoman.store.database import Cell
 from dragoman.work.collector import Collector
 from dragoman.work.line import open_line
@@ -133,27 +134,50 @@ class fresh:  # noqa: N801 - reads as a word
         postgres.drop(self.database)
 
 
-def live_and_die(database: str, sandbox: Sandbox, life: Life, at: Crossing) -> None:
-    """A process of its own lives up to this crossing and is killed there, as by kill -9."""
+Dies: TypeAlias = Callable[[str, ports.Moment], bool]
+
+
+def at_crossing(at: Crossing) -> Dies:
+    """Die at the n-th crossing of a life, which must be the one that was recorded."""
+    passed = 0
+
+    def dies(tag: str, moment: ports.Moment) -> bool:
+        nonlocal passed
+        passed += 1
+        return (passed - 1, tag, moment) == (at.index, at.tag, at.moment)
+
+    return dies
+
+
+def at_nth(tag: str, moment: ports.Moment, nth: int = 1) -> Dies:
+    """Die when this tag is crossed for the n-th time."""
+    passed = 0
+
+    def dies(at: str, then: ports.Moment) -> bool:
+        nonlocal passed
+        passed += (at, then) == (tag, moment)
+        return passed == nth
+
+    return dies
+
+
+def live_and_die(database: str, sandbox: Sandbox, life: Life, dies: Dies) -> None:
+    """A process of its own lives until it is killed at one of its crossings, as by kill -9."""
     with warnings.catch_warnings():
         # The sandbox's thread is idle while we fork, and the child never touches it.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        _live(database, sandbox, life, at)
+        _live(database, sandbox, life, dies)
     _, status = os.waitpid(child, 0)
     how = os.waitstatus_to_exitcode(status)
-    assert how == -signal.SIGKILL, f"the child ended with {how} instead of dying at {at}"
+    assert how == -signal.SIGKILL, f"the child ended with {how} instead of being killed"
 
 
-def _live(database: str, sandbox: Sandbox, life: Life, at: Crossing) -> None:
-    passed = 0
-
+def _live(database: str, sandbox: Sandbox, life: Life, dies: Dies) -> NoReturn:
     def die(tag: str, moment: ports.Moment) -> None:
-        nonlocal passed
-        if passed == at.index:
-            os.kill(os.getpid(), signal.SIGKILL if (tag, moment) == (at.tag, at.moment) else signal.SIGTERM)
-        passed += 1
+        if dies(tag, moment):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -162,6 +186,22 @@ def _live(database: str, sandbox: Sandbox, life: Life, at: Crossing) -> None:
         asyncio.run(life(database, sandbox))
     finally:
         os._exit(1)
+
+
+def statement_by_statement(life: Life) -> Life:
+    """The same life in which every statement is a crossing too, with the tag sql.<name>."""
+
+    async def lives(database: str, sandbox: Sandbox) -> None:
+        real = store.statement
+
+        def told(name: str, package: str = "dragoman.store"):
+            ports.at(f"sql.{name}", "before")
+            return real(name, package)
+
+        store.statement = told  # type: ignore[assignment]  # this process is about to die
+        await life(database, sandbox)
+
+    return lives
 
 
 async def fail_waiting(cell: Cell) -> int:
@@ -323,17 +363,20 @@ def submit_once(database: str, sandbox: Sandbox, **changes: Any) -> None:
     asyncio.run(life())
 
 
-def collect_once(database: str, sandbox: Sandbox, pipelines: Pipelines | None = None) -> None:
+async def a_collection(
+    database: str, sandbox: Sandbox, pipelines: Pipelines | None = None
+) -> None:
     """One run of one collector."""
+    async with (
+        providers_of(sandbox) as providers,
+        stand.station_of(database, pipelines) as station,
+    ):
+        await Collector(station, providers).run_once()
 
-    async def life() -> None:
-        async with (
-            providers_of(sandbox) as providers,
-            stand.station_of(database, pipelines) as station,
-        ):
-            await Collector(station, providers).run_once()
 
-    asyncio.run(life())
+def collect_once(database: str, sandbox: Sandbox, pipelines: Pipelines | None = None) -> None:
+    """One run of one collector, here and now."""
+    asyncio.run(a_collection(database, sandbox, pipelines))
 
 
 def sweep_once(database: str) -> None:

@@ -31,13 +31,6 @@ def cleaned(database: str, sandbox: Sandbox) -> Callable[[], None]:
     return rig.elsewhere(lambda: rig.clean_up(database, sandbox))
 
 
-def crossing(tag: str, moment: str) -> rig.Crossing:
-    """The first crossing of a day with this tag."""
-    return next(
-        each for each in rig.crossings_of_a_day() if (each.tag, each.moment) == (tag, moment)
-    )
-
-
 @IS_FROZEN
 @pytest.mark.req("R263")
 def test_a_submitter_frozen_after_its_claim_submits_nothing(for_s: float) -> None:
@@ -202,7 +195,7 @@ async def sweep_together(database: str) -> None:
 def test_two_sweepers_requeue_a_stale_claim_once() -> None:
     """+1 exactly once, the exact code, the token cleared, and nothing said about a loser."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
-        rig.live_and_die(database, sandbox, rig.a_day, crossing("db.claim", "after"))
+        rig.live_and_die(database, sandbox, rig.a_day, rig.at_nth("db.claim", "after"))
         stand.move_clock(database, rig.A_CLAIM_IS_STALE_S)
         asyncio.run(sweep_together(database))
         rig.stays_clean(database, sandbox)
@@ -219,7 +212,7 @@ def test_a_claim_that_goes_stale_for_the_last_time_fails_its_job() -> None:
     """At max_attempts the sweeper does not requeue any more: failed, with its dead letter."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         for _ in range(2):
-            rig.live_and_die(database, sandbox, rig.a_day, crossing("db.claim", "after"))
+            rig.live_and_die(database, sandbox, rig.a_day, rig.at_nth("db.claim", "after"))
             stand.move_clock(database, rig.A_CLAIM_IS_STALE_S)
             rig.sweep_once(database)
         rig.ends_clean(database, sandbox)
@@ -231,7 +224,7 @@ def test_a_claim_that_goes_stale_for_the_last_time_fails_its_job() -> None:
 def test_an_item_of_an_open_batch_is_never_requeued_by_age() -> None:
     """Its submitter died in doubt: however old the claim, no sweeper touches it, only the collector."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
-        rig.live_and_die(database, sandbox, rig.a_day, crossing("submit.create", "after"))
+        rig.live_and_die(database, sandbox, rig.a_day, rig.at_nth("submit.create", "after"))
         before = stand.rows(database, STANDINGS)
         stand.move_clock(database, 10 * rig.A_CLAIM_IS_STALE_S)
         rig.sweep_once(database)

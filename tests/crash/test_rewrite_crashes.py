@@ -23,7 +23,7 @@ def expected(at: rig.Crossing) -> tuple[int, int]:
 def survives(at: rig.Crossing) -> list[str]:
     """What is wrong after a process died there and a crew has cleaned up."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
-        rig.live_and_die(database, sandbox, rig.a_day, at)
+        rig.live_and_die(database, sandbox, rig.a_day, rig.at_crossing(at))
         rig.clean_up(database, sandbox)
         ledger = sandbox.ledger()
         found = rig.faults_of(database, sandbox)

@@ -59,7 +59,7 @@ def after_a_retry(at: rig.Crossing) -> list[str]:
     """What is wrong when the sender asks again with the same id."""
     with rig.fresh(rig.empty_database) as (database, sandbox):
         complaint = asyncio.run(a_complaint(database))
-        rig.live_and_die(database, sandbox, created(complaint), at)
+        rig.live_and_die(database, sandbox, created(complaint), rig.at_crossing(at))
         first = create(database, sandbox, complaint)
         second = create(database, sandbox, complaint)
         found = violations(database)
@@ -74,7 +74,7 @@ def without_a_retry(at: rig.Crossing) -> list[str]:
     """What is wrong when nobody ever asks again."""
     with rig.fresh(rig.empty_database) as (database, sandbox):
         complaint = asyncio.run(a_complaint(database))
-        rig.live_and_die(database, sandbox, created(complaint), at)
+        rig.live_and_die(database, sandbox, created(complaint), rig.at_crossing(at))
         rig.clean_up(database, sandbox)
         found = rig.faults_of(database, sandbox)
         told = stand.rows(
@@ -106,7 +106,7 @@ def test_a_message_is_durable_before_the_classifier_looks_at_it() -> None:
     at = next(each for each in order if each.tag == "classify.answer")
     with rig.fresh(rig.empty_database) as (database, sandbox):
         complaint = asyncio.run(a_complaint(database))
-        rig.live_and_die(database, sandbox, created(complaint), at)
+        rig.live_and_die(database, sandbox, created(complaint), rig.at_crossing(at))
         assert sandbox.ledger()["responses"] == []
         assert stand.rows(
             database,

@@ -60,6 +60,7 @@ def test_a_batch_line_has_exactly_the_wire_s_fields() -> None:
             "input": "{}",
             "text": {"format": form},
             "max_output_tokens": 500,
+            "store": False,
         },
     }
 
@@ -266,6 +267,20 @@ def test_a_single_call_is_answered_and_named_in_the_ledger(sandbox: Sandbox, who
     (item,) = rows(sandbox, "items")
     assert isinstance(item, dict)
     assert item["custom_id"] == "job-7"
+
+
+def test_the_provider_is_told_to_keep_nothing(sandbox: Sandbox, who: Account) -> None:
+    """Neither a single call nor an item of a batch may be stored there for later."""
+
+    async def use(adapter: OpenAIResponses) -> None:
+        await adapter.answer(who, call("single"), MODEL, 10.0)
+        await finish(adapter, sandbox, 2)
+
+    with_adapter(use)
+    kept = {
+        row["custom_id"]: row["stored"] for row in rows(sandbox, "items") if isinstance(row, dict)
+    }
+    assert kept == {"single": False, "j0": False, "j1": False}
 
 
 @pytest.mark.parametrize(

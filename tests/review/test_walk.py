@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.core import ports
-from dragoman.core.job import Done
+from dragoman.core.job import Done, Mode
 from dragoman.review.source import Changelist
 from dragoman.store import jobs
 from dragoman.work.finish import Finished, finish
@@ -69,10 +69,11 @@ def test_recipients_named_twice_share_one_row_and_the_tuple_is_unique() -> None:
         await desk.outbox(recipients=[ANN, BOB, " mailto:ann@TEAM.example "])
         assert desk.rows("select recipient from delivery order by 1") == [(ANN,), (BOB,)]
         again = (
-            "insert into delivery (id, key, changelist_id, recipient, review_version, home_id, job_id, channel,"
-            " guarantee, payload, payload_sha256, state, max_attempts, created_at)"
-            " select gen_random_uuid(), 'another key', changelist_id, recipient, review_version, home_id, job_id,"
-            " channel, guarantee, payload, payload_sha256, 'queued', 5, created_at from delivery limit 1"
+            "insert into delivery (id, key, changelist_id, recipient, review_version, home_id,"
+            " job_id, channel, guarantee, payload, payload_sha256, state, max_attempts, created_at)"
+            " select gen_random_uuid(), 'another key', changelist_id, recipient, review_version,"
+            " home_id, job_id, channel, guarantee, payload, payload_sha256, 'queued', 5, created_at"
+            " from delivery limit 1"
         )
         refused = reviews.refusal(desk, again)
         assert refused == "delivery_changelist_id_recipient_review_version_key"
@@ -125,7 +126,7 @@ def test_even_a_bug_in_the_last_stage_cannot_complete_a_review_before_its_time()
     async def story(desk: Desk) -> None:
         job = await desk.outbox()
         cell, worker = desk.station.cell, desk.station.line.worker
-        queues = await jobs.open_queues(cell, "async", ["review"])  # type: ignore[arg-type]  # its value
+        queues = await jobs.open_queues(cell, Mode.ASYNC, ["review"])
         held = await jobs.claim_jobs(cell, worker, [queue.key for queue in queues], 1)
         assert [one.id for one in held] == [job]
         told = [Finished(held[0], Done(None))]
@@ -143,11 +144,11 @@ def test_not_even_the_owner_can_complete_a_review_before_its_time() -> None:
     async def story(desk: Desk) -> None:
         job = await desk.outbox()
         cell, worker = desk.station.cell, desk.station.line.worker
-        queues = await jobs.open_queues(cell, "async", ["review"])  # type: ignore[arg-type]  # its value
+        queues = await jobs.open_queues(cell, Mode.ASYNC, ["review"])
         await jobs.claim_jobs(cell, worker, [queue.key for queue in queues], 1)
         force = (
-            "update standing set state = 'completed', claim_token = null, claimed_by = null, claimed_at = null,"
-            " seq = seq + 1, head = 'forged' where id = %s"
+            "update standing set state = 'completed', claim_token = null, claimed_by = null,"
+            " claimed_at = null, seq = seq + 1, head = 'forged' where id = %s"
         )
         assert reviews.refusal(desk, force, job) == "succeeded_before_told"
         assert desk.state(job) == "processing"
@@ -157,12 +158,10 @@ def test_not_even_the_owner_can_complete_a_review_before_its_time() -> None:
 
 @pytest.mark.req("R365", "R368")
 def test_a_recipient_who_cannot_be_reached_stops_nobody_else() -> None:
-    """One address is refused for good: the other is told, then the job fails where a person looks."""
+    """One address is refused for good: the other is told, then the job fails in plain sight."""
 
     async def story(desk: Desk) -> None:
-        desk.mail.fault(
-            {"at": "rcpt", "do": "reply", "code": 550, "recipient": "ann@team.example"}
-        )
+        desk.mail.fault({"at": "rcpt", "do": "reply", "code": 550, "recipient": "ann@team.example"})
         job = await desk.outbox()
         await desk.relay.run_once()
         assert desk.told() == {ANN: "failed", BOB: "sent"}

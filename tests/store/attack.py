@@ -45,3 +45,11 @@ def columns(connection: psycopg.Connection, table: str) -> list[str]:
         (table,),
     )
     return [row[0] for row in rows]
+
+
+def copied(connection: psycopg.Connection, table: str, changed: Mapping[str, str]) -> str:
+    """A statement that copies a row under a new key, with some columns changed."""
+    names = columns(connection, table)
+    new = {"id": "gen_random_uuid()", **changed}
+    values = ", ".join(new.get(name, name) for name in names)
+    return f"insert into {table} ({', '.join(names)}) select {values} from {table} limit 1"

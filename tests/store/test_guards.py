@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from dragoman.core.job import EDGES, TERMINAL, State
-from tests.store.attack import DENIED, OWNER, WORKER, columns, connect, guard, refusal
+from tests.store.attack import DENIED, OWNER, WORKER, columns, connect, copied, guard, refusal
 from tests.store.kernel import bring, crew_of
 
 CLAIM = ("23514", "standing_claim")
@@ -248,7 +248,7 @@ def test_a_job_that_contradicts_itself_is_refused(
     field: Field, columns_and_values: Mapping[str, str], name: str
 ) -> None:
     """Both locales and the lane, or none; and the lane is what the locales say."""
-    assert refusal(field.owner, job_like_the_first(columns_and_values)) == ("23514", name)
+    assert refusal(field.owner, another_job(field, columns_and_values)) == ("23514", name)
 
 
 @pytest.mark.req("R008", "R117", "R028", "R029")
@@ -257,7 +257,7 @@ def test_no_language_of_a_job_is_unknown(field: Field, word: str) -> None:
     """What stands for an undetected language is never stored, as source or as target."""
     for source, target in ((word, "en"), ("en", word)):
         values = {"source_locale": f"'{source}'", "target_locale": f"'{target}'"}
-        statement = job_like_the_first({**values, "lane": "'cross_language'"})
+        statement = another_job(field, {**values, "lane": "'cross_language'"})
         assert refusal(field.owner, statement) == ("23514", "job_locales")
     assert refusal(field.owner, "update job set source_locale = 'en'") == guard("job_is_insert_only")
     assert refusal(field.owner, "update job set lane = null") == guard("job_is_insert_only")
@@ -265,15 +265,9 @@ def test_no_language_of_a_job_is_unknown(field: Field, word: str) -> None:
 
 def test_the_attack_itself_would_succeed(field: Field) -> None:
     """The copy of a job that contradicts nothing is accepted."""
-    assert refusal(field.owner, job_like_the_first({})) is None
+    assert refusal(field.owner, another_job(field, {})) is None
 
 
-def job_like_the_first(changed: Mapping[str, str]) -> str:
+def another_job(field: Field, changed: Mapping[str, str]) -> str:
     """A new job, copied from another one, with some columns changed."""
-    names = [
-        "id", "pipeline", "unit", "home_id", "mode", "account", "lane", "source_locale",
-        "target_locale", "routing", "max_attempts", "created_by", "created_at",
-    ]  # fmt: skip
-    new = {"id": "gen_random_uuid()", "unit": "gen_random_uuid()::text", **changed}
-    values = ", ".join(new.get(name, name) for name in names)
-    return f"insert into job ({', '.join(names)}) select {values} from job limit 1"
+    return copied(field.owner, "job", {"unit": "gen_random_uuid()::text", **changed})

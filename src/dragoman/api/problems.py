@@ -122,7 +122,8 @@ def answer(problem: Problem, detail: str, **more: Any) -> JSONResponse:  # Any: 
 
 def bug(error: Exception) -> JSONResponse:
     """An unknown error: type and places go to the log, nothing of it to the caller."""
-    log.error("bug", role="door", frames=frames(error))
+    known = str(error) if isinstance(error, DatabaseError) else type(error).__name__
+    log.error("bug", role="door", error=known, frames=frames(error))
     return answer(BUG, "It was written down. Nothing of it is told here.")
 
 

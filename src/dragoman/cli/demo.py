@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import itertools
 import os
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 from rich.console import Console
@@ -24,6 +26,8 @@ from dragoman.cli.db import dsn_of
 from dragoman.cli.review import hand_in
 from dragoman.cli.rewrite import HOME, orchestrating
 from dragoman.cli.up import Supervisor, interrupted, supervised
+from dragoman.compose import provider_url
+from dragoman.core.canonical import canonical
 from dragoman.core.ids import uuid7
 from dragoman.core.job import State
 from dragoman.rewrite import store
@@ -34,6 +38,12 @@ from dragoman.store.database import Cell, open_cell
 _HERE = "dragoman.cli"
 _PATIENCE_S = 90.0
 _FINAL = {"completed", "failed", "canceled"}
+_TROUBLE = [
+    {"on": "create", "do": "drop_after", "nth": 2},
+    {"item": {"index": 0}, "do": "error", "status": 503, "code": "overloaded", "nth": 6},
+    {"item": {"index": 0}, "do": "wrong_language", "nth": 12},
+]
+_RARE = {State.FAILED, State.CANCELED}
 _TRY_IT = 'dragoman rewrite submit "Your dog barks all night, I am fed up!" --to es --wait'
 _RECIPIENTS = ["mailto:ann@team.example", "mailto:bob@team.example"]
 
@@ -53,6 +63,7 @@ class Progress:
     rows: list[dict[str, Any]]
     told: dict[str, Any]
     batches: int
+    trouble: dict[str, Any]
     expected: int
 
     @property
@@ -101,6 +112,8 @@ def _settings() -> Settings:
 async def _travel(
     settings: Settings, supervisor: Supervisor, out: Console, complaints: int
 ) -> Progress:
+    if settings.uses_sandbox:
+        await asyncio.to_thread(_make_trouble, settings)
     travellers = await _hand_in(settings, complaints)
     until = time.monotonic() + _PATIENCE_S
     async with open_cell(
@@ -114,6 +127,17 @@ async def _travel(
                 progress = await _look(cell, travellers)
                 live.update(_table(progress))
     return progress
+
+
+def _make_trouble(settings: Settings) -> None:
+    """Ask the sandbox to fail three times, as the outside world does."""
+    address = urlsplit(provider_url(settings))
+    control = http.client.HTTPConnection(str(address.hostname), address.port, timeout=10)
+    control.request("DELETE", "/_sandbox/faults")
+    control.getresponse().read()
+    control.request("POST", "/_sandbox/faults", canonical(_TROUBLE))
+    control.getresponse().read()
+    control.close()
 
 
 async def _hand_in(settings: Settings, complaints: int) -> Travellers:
@@ -152,37 +176,38 @@ async def _look(cell: Cell, travellers: Travellers) -> Progress:
         rows = await tx.dicts("demo/count_progress", _HERE, ids=ids)
         told = await tx.dicts("demo/count_told", _HERE, id=travellers.review)
         batches = await tx.dicts("demo/count_batches", _HERE, ids=ids)
-    return Progress(rows, told[0], batches[0]["n"], len(ids))
+        trouble = await tx.dicts("demo/count_trouble", _HERE, ids=ids)
+    return Progress(rows, told[0], batches[0]["n"], trouble[0], len(ids))
 
 
 def _table(progress: Progress) -> Table:
     """Both lanes and every pair of languages; each row is a sum, and so is the last one."""
-    table = Table(box=None, pad_edge=False, title_justify="left")
-    for name in ("lane", "from", "to", "accepted", *State):
-        table.add_column(str(name), justify="left" if name in ("lane", "from", "to") else "right")
     groups: dict[tuple[str, str, str], Counter[str]] = {}
     for row in progress.rows:
         key = (row["lane"], row["source_locale"], row["target_locale"])
         groups.setdefault(key, Counter())[row["state"]] += row["n"]
-    for key in sorted(groups, key=lambda key: (key[0] != "same_language", key)):
-        table.add_row(*key, *_figures(groups[key]))
     whole = sum(groups.values(), Counter[str]())
+    shown = [state for state in State if whole[state.value] or state not in _RARE]
+    table = Table(box=None, pad_edge=False, caption=_review(progress.told), caption_justify="left")
+    for name in ("lane", "languages"):
+        table.add_column(name, no_wrap=True)
+    for name in ("accepted", *shown):
+        table.add_column(name.replace("_", "\n"), justify="right", no_wrap=True)
+    for key in sorted(groups, key=lambda key: (key[0] != "same_language", key)):
+        lane, source, target = key
+        table.add_row(lane, f"{source} → {target}", *_figures(groups[key], shown))
     table.add_section()
-    table.add_row("all", "", "", *_figures(whole), style="bold")
-    told = progress.told
-    table.add_row(
-        "review",
-        str(told["stage"]),
-        "",
-        "1",
-        f"{told['state']}, {told['told']} of {told['messages']} told",
-    )
+    table.add_row("all", "", *_figures(whole, shown), style="bold")
     return table
 
 
-def _figures(counts: Counter[str]) -> list[str]:
-    figures = [counts.total(), *(counts[state.value] for state in State)]
+def _figures(counts: Counter[str], shown: Sequence[State]) -> list[str]:
+    figures = [counts.total(), *(counts[state.value] for state in shown)]
     return [str(n) if n else "·" for n in figures]
+
+
+def _review(told: dict[str, Any]) -> str:
+    return f"review: {told['state']} at {told['stage']}, {told['told']} of {told['messages']} told"
 
 
 def _say(out: Console, progress: Progress, seconds: float) -> bool:
@@ -198,6 +223,13 @@ def _say(out: Console, progress: Progress, seconds: float) -> bool:
     out.print(
         f"\n{verdict}: {progress.expected} accepted = {parts}, "
         f"in {progress.batches} provider batches."
+    )
+    trouble = progress.trouble
+    out.print(
+        "Gone wrong on purpose: "
+        f"{trouble['adopted']} batch whose creation was never answered, found and adopted; "
+        f"{trouble['retried']} item tried again; "
+        f"{trouble['failed']} answer refused ({trouble['codes']}), and nothing of it stored."
     )
     told = progress.told
     out.print(

@@ -18,7 +18,7 @@ from types import FrameType
 
 import typer
 
-from dragoman.cli.db import dsn_of, prepare
+from dragoman.cli.db import dsn_of, prepare, server_of
 from dragoman.cli.roles import WORKERS
 from dragoman.compose import mail_file, sandbox_file, write_routes
 from dragoman.core.errors import BadSetting
@@ -141,10 +141,10 @@ def supervised(
 ) -> Generator[Supervisor]:
     """Everything started and ready; everything stopped at the end, whatever happened."""
     with only_one(settings.home):
-        tell("database …")
-        server = prepare(settings)
-        supervisor = Supervisor(settings, server)
+        supervisor = Supervisor(settings, server_of(settings))
         try:
+            tell("database …")
+            prepare(settings)
             _start(supervisor, tell)
             yield supervisor
         finally:
@@ -173,12 +173,17 @@ def _outside(settings: Settings, run: Path) -> Iterator[tuple[Child, Path]]:
     """The sandbox stands in for what is not configured."""
     if settings.uses_sandbox:
         ready = sandbox_file(settings)
-        argv = ["dragoman.sandbox", "--ready-file", str(ready), *_sandbox_pace(settings)]
+        argv = ["dragoman.sandbox", *_remembering(ready), *_sandbox_pace(settings)]
         yield Child("sandbox", [sys.executable, "-m", *argv], run / "sandbox.log"), ready
     if settings.mail.host is None:
         ready = mail_file(settings)
-        argv = ["dragoman.sandbox.mail", "--ready-file", str(ready)]
+        argv = ["dragoman.sandbox.mail", *_remembering(ready)]
         yield Child("mail", [sys.executable, "-m", *argv], run / "mail.log"), ready
+
+
+def _remembering(ready: Path) -> list[str]:
+    """The outside world forgets nothing when we are killed."""
+    return ["--ready-file", str(ready), "--state", str(ready.with_suffix(".state"))]
 
 
 def _sandbox_pace(settings: Settings) -> list[str]:

@@ -19,12 +19,15 @@ from dragoman.console.pages import Pages
 from dragoman.console.queries import Reading
 from dragoman.console.words import capital, counted
 from dragoman.core import ports
-from dragoman.core.errors import BadInput, DatabaseError, NotFound
+from dragoman.core.errors import BadInput, CommitUnknown, DatabaseDown, NotFound, TryAgain
 from dragoman.core.job import State
 from dragoman.core.profile import Profile
 
 TICK_S = 1.0
 PAGE = 40
+
+# What the page shows as the database being away; anything else of it is a bug of ours.
+AWAY = (DatabaseDown, TryAgain, CommitUnknown)
 
 Fragments: TypeAlias = Callable[[], Awaitable[dict[str, str]]]
 
@@ -59,7 +62,7 @@ class Console:
         """How everything stands."""
         try:
             figures = await self.watch.overview()
-        except DatabaseError:
+        except AWAY:
             return _html(
                 self.pages.overview(self.watch.last, theme=_theme(theme), is_away=True), 503
             )
@@ -82,7 +85,7 @@ class Console:
                 if (id := _uuid(asked)) is not None and (found := await page.find(id)):  # noqa: A001 - a job's id
                     return RedirectResponse(f"/jobs/{found}", 303)
                 shown = await self._list(page, filters, asked)
-        except DatabaseError:
+        except AWAY:
             last = self.watch.last
             return _html(
                 self.pages.jobs(
@@ -103,7 +106,7 @@ class Console:
             async with reading(self._cell_of) as page:
                 found = await read_job_page(page, job_id)
                 tally = await self.watch.tally(page)
-        except DatabaseError:
+        except AWAY:
             return _html(self.pages.job(None, None, theme=_theme(theme), is_away=True), 503)
         if found is None:
             raise NotFound("there is no job with this id")
@@ -133,7 +136,7 @@ class Console:
     async def _found(self, fragments: Fragments) -> dict[str, str]:
         try:
             return await fragments()
-        except DatabaseError:
+        except AWAY:
             return self.pages.away_parts(self.watch.last.now if self.watch.last else None)
 
     async def _pause(self) -> None:

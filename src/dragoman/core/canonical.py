@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, NoReturn, TypeAlias, cast
+import re
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from dragoman.core.errors import BadJSON
 
@@ -12,6 +13,7 @@ JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | Non
 JSONObject: TypeAlias = "dict[str, JSON]"
 
 MAX_DEPTH = 64
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def canonical(value: object) -> bytes:
@@ -114,5 +116,5 @@ def _check(value: JSON, depth: int) -> None:
 def _check_string(value: str) -> None:
     if "\0" in value:
         raise BadJSON("a NUL character in a string")
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
+    if not value.isascii() and _SURROGATE.search(value):
         raise BadJSON("a lone surrogate in a string")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+_CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9_.:/=+-]{1,128}")
 
 
 class FailureClass(StrEnum):
@@ -43,8 +48,12 @@ RETRYABLE = frozenset(
 class Failure:
     """One failure in safe scalars: never a body, never an exception's message.
 
+    What does not look like a code or an id is not kept, for it could be somebody's text.
+
     >>> Failure(FailureClass.UPSTREAM_ERROR, "http_503", http_status=503).is_retryable
     True
+    >>> Failure(FailureClass.UPSTREAM_ERROR, "Sorry, not now!").code
+    'unreadable_code'
     """
 
     error_class: FailureClass
@@ -52,6 +61,13 @@ class Failure:
     http_status: int | None = None
     provider_request_id: str | None = None
     retry_after_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not _CODE.fullmatch(self.code):
+            object.__setattr__(self, "code", "unreadable_code")
+        request_id = self.provider_request_id
+        if request_id is not None and not _REQUEST_ID.fullmatch(request_id):
+            object.__setattr__(self, "provider_request_id", None)
 
     @property
     def is_retryable(self) -> bool:

@@ -195,6 +195,7 @@ def _body(call: Call, model: str) -> JSONObject:
         "input": call.input,
         "text": {"format": form},
         "max_output_tokens": call.max_output_tokens,
+        "store": False,  # else OpenAI keeps question and answer
     }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from dragoman.core.canonical import JSONObject, canonical, sha256
@@ -19,6 +21,7 @@ from dragoman.work.pipeline import Pipeline
 
 MAX_ATTEMPTS_PER_STAGE = 5
 _MAX_KEY = 200
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +55,36 @@ async def enqueue_review(
     Enqueued(job_id=..., state='queued', version=1, is_new=True)
     """
     wanted = replace(wanted, recipients=check_recipients(wanted.recipients))
-    unit, digest = _unit(wanted), _input_hash(wanted)
-    async with cell.transaction("enqueue_review") as tx:
-        made = await store.find_by_key(tx, unit)
-        if made is not None:
-            return _same(made, digest)
-        known = await store.versions(tx, wanted.changelist.id)
-        settled = _decide(wanted, known)
-        if settled is not None:
-            return settled
-        job = await _new_job(tx, pipeline, wanted, routing, account)
-        if not await enqueue_jobs(tx, actor, [job]):
-            raise Conflict("this key is being used right now; ask again")
-        failed = next((one.id for one in known if one.version == wanted.version), None)
-        if not await store.take_charge(
-            tx, wanted.changelist.id, wanted.version, wanted.home_id, job.id, failed
-        ):
-            raise Conflict("this version is being enqueued right now; ask again")
-        await store.write_input(
-            tx, job.id, wanted.home_id, wanted.changelist.id, wanted.version, wanted.recipients
-        )
+    made = partial(_enqueue, actor=actor, pipeline=pipeline, routing=routing, account=account)
+    for _ in range(_TRIES):
+        with suppress(_Overtaken):
+            async with cell.transaction("enqueue_review") as tx:
+                return await made(tx, wanted)
+    raise Conflict("this version is being enqueued right now; ask again")
+
+
+class _Overtaken(Exception):
+    """Somebody else wrote the key or the version since we looked: look again."""
+
+
+async def _enqueue(
+    tx: Tx, wanted: Wanted, *, actor: UUID, pipeline: Pipeline, routing: JSONObject, account: str
+) -> Enqueued:
+    made = await store.find_by_key(tx, _unit(wanted))
+    if made is not None:
+        return _same(made, _input_hash(wanted))
+    known = await store.versions(tx, wanted.changelist.id)
+    settled = _decide(wanted, known)
+    if settled is not None:
+        return settled
+    job = await _new_job(tx, pipeline, wanted, routing, account)
+    if not await enqueue_jobs(tx, actor, [job]):
+        raise _Overtaken
+    failed = next((one.id for one in known if one.version == wanted.version), None)
+    change, version = wanted.changelist.id, wanted.version
+    if not await store.take_charge(tx, change, version, wanted.home_id, job.id, failed):
+        raise _Overtaken
+    await store.write_input(tx, job.id, wanted.home_id, change, version, wanted.recipients)
     return Enqueued(job.id, State.QUEUED, wanted.version, is_new=True)
 
 
@@ -101,6 +114,8 @@ def _decide(wanted: Wanted, known: Sequence[store.Version]) -> Enqueued | None:
     """An earlier job that answers for this version, a refusal, or None: a new one may be made."""
     if not known:
         return None
+    if any(one.home_id != wanted.home_id for one in known):
+        raise Refused("this changelist belongs to another home; nothing was written")
     for one in known:
         if one.version != wanted.version:
             continue

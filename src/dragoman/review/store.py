@@ -31,6 +31,7 @@ class Version:
 
     version: int
     id: JobId
+    home_id: HomeId
     state: str
 
 

@@ -45,6 +45,11 @@ def execute(request: JSONObject, now: float, fault: Fault | None) -> Executed:
     return Executed(200, body, *cost)
 
 
+def is_stored(request: JSONObject) -> bool:
+    """Whether the provider would keep question and answer: unless it is told not to, it does."""
+    return request.get("store") is not False
+
+
 def error_body(
     status: int,
     code: str | None,
@@ -150,6 +155,7 @@ def _response(request: JSONObject, now: float, cost: tuple[int, int]) -> JSONObj
         "model": request.get("model"),
         "parallel_tool_calls": True,
         "service_tier": "default",
+        "store": is_stored(request),
         "temperature": 1.0,
         "text": request.get("text") or {"format": {"type": "text"}},
         "tool_choice": "auto",

@@ -64,8 +64,9 @@ class SealedFile:
     def write(self, data: bytes) -> None:
         """Put this in the place of what was there."""
         nonce, part = os.urandom(_NONCE_BYTES), _beside(self._path, "part")
-        with _open_private(part, os.O_WRONLY | os.O_TRUNC, "wb") as file:
+        with os.fdopen(_open_private(part, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             file.write(nonce + self._cipher.encrypt(nonce, data, self._label))
+            file.flush()
             os.fsync(file.fileno())
         part.replace(self._path)
         _sync_folder(self._path)
@@ -134,16 +135,16 @@ def _beside(path: Path, ending: str) -> Path:
     return path.with_name(f"{path.name}.{ending}")
 
 
-def _open_private(path: Path, flags: int, mode: str) -> FileIO:
+def _open_private(path: Path, flags: int) -> int:
     """Open or make a file that is its owner's alone, whatever it was before."""
-    file = FileIO(os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600), mode)
-    os.fchmod(file.fileno(), 0o600)
-    return file
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def _open_key(path: Path) -> FileIO:
     try:
-        return _open_private(path, os.O_RDWR, "r+b")
+        return os.fdopen(_open_private(path, os.O_RDWR), "r+b", buffering=0)
     except OSError as error:
         raise _unopened(path, error) from None
 

@@ -12,7 +12,7 @@ from dragoman.sandbox.batches import Batch, Pace
 from dragoman.sandbox.clock import Clock
 from dragoman.sandbox.faults import Script
 from dragoman.sandbox.ledger import Ledger
-from dragoman.sandbox.responses import Executed, execute
+from dragoman.sandbox.responses import Executed, execute, is_stored
 from dragoman.sandbox.validation import Item
 
 _KEPT_S: Final = 30 * 86_400
@@ -139,6 +139,7 @@ class Workspace:
                 "status": done.status,
                 "input_tokens": done.input_tokens,
                 "output_tokens": done.output_tokens,
+                "stored": is_stored(request),
             }
         )
         return done

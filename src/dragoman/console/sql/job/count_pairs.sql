@@ -8,4 +8,4 @@ select coalesce(j.lane::text, p.name) as lane, j.source_locale as source, j.targ
   join standing s using (id)
   join pipeline p on p.id = j.pipeline
  where j.id >= (select id from since)
- group by lane, source, target, s.state
+ group by coalesce(j.lane::text, p.name), j.source_locale, j.target_locale, s.state
