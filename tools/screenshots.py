@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -41,13 +42,17 @@ PAIRS = (
     ("en", "en"), ("de", "en"), ("fr", "de"), ("de", "de"), ("es", "fr"), ("en", "de"), ("fr", "fr"), ("es", "en"),
     ("en", "en"), ("de", "fr"), ("en", "es"),
 )  # fmt: skip
-ROUNDS = (4, 6, 9, 7, 11, 8, 5, 10, 6, 9)
+ROUNDS = (3, 5, 4, 6, 7, 5, 8, 6, 4, 5, 9, 7, 6, 8, 5, 4, 6, 3, 5, 7, 8, 6, 4, 5)
 TROUBLE = {
-    2: {"do": "wrong_language", "item": {"index": 1}},
-    4: {"do": "error", "item": {"index": 0}},
-    6: {"do": "bad_schema", "item": {"index": 0}},
-    8: {"do": "error", "item": {"index": 2}},
+    4: {"do": "wrong_language", "item": {"index": 1}},
+    9: {"do": "error", "item": {"index": 0}},
+    14: {"do": "bad_schema", "item": {"index": 0}},
+    17: {"do": "error", "item": {"index": 0}},
+    22: {"do": "error", "item": {"index": 0}},
 }
+PACE = replace(
+    stand.TEST_PROFILE, name="every two minutes", submitter_every_s=120, collector_every_s=120
+)
 
 
 async def fill(database: str, sandbox: Sandbox) -> None:
@@ -61,22 +66,21 @@ async def fill(database: str, sandbox: Sandbox) -> None:
         if turn in TROUBLE:
             sandbox.fault(TROUBLE[turn])
         await _run(database, providers, sandbox)
-        stand.move_clock(database, 290)
-    await _accept(database, providers, taken, 12)
+        stand.move_clock(database, 100)
+    await _accept(database, providers, taken, 7)
     await _submit(database, providers)
-    await _accept(database, providers, taken, 5)
+    stand.move_clock(database, 60)
+    await _accept(database, providers, taken, 4)
     sandbox.fault({"on": "create", "do": "drop_after"})
     await _submit(database, providers)
     sandbox.clear_faults()
-    waiting = await _accept(database, providers, taken, 8)
+    waiting = await _accept(database, providers, taken, 6)
     await _cancel(database, waiting[:2])
-    stand.move_clock(database, 150)
+    stand.move_clock(database, 75)
     await providers.transport.aclose()
 
 
-async def _accept(
-    database: str, providers: stand.Providers, first: int, size: int
-) -> list[UUID]:
+async def _accept(database: str, providers: stand.Providers, first: int, size: int) -> list[UUID]:
     pairs = [PAIRS[(first + k) % len(PAIRS)] for k in range(size)]
     async with stand.orchestrator_of(database, providers) as orchestrator:
         return await stand.submit(orchestrator, pairs)
@@ -109,12 +113,13 @@ async def _cancel(database: str, requests: Sequence[UUID]) -> None:
 async def door(database: str, home: Path) -> AsyncGenerator[str]:
     """The console over this database, on a free port."""
     ensure_keys(home)
-    settings = Settings(home=home, profile="default", cell="main")
+    settings = Settings(home=home, cell="main")
 
     async def nobody(*_: object) -> object:
         raise NotImplementedError
 
     app = build_app(settings, lambda role: postgres.dsn(f"dragoman_{role}", database), nobody)  # type: ignore[arg-type]  # the pictures take no message
+    app.state.console.watch.pace = PACE
     config = uvicorn.Config(app, port=0, log_config=None, access_log=False)
     server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server.serve())

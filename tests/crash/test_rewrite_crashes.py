@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests import stand
 from tests.crash import rig
 
 SHARDS = 6
@@ -41,3 +42,16 @@ def test_whoever_dies_anywhere_costs_no_batch_no_output_and_no_attempt(shard: in
     """Killed at any crossing: one create, each output once, an attempt burnt by a stale claim only."""
     crossings = rig.crossings_of_a_day()[shard::SHARDS]
     assert [fault for at in crossings for fault in survives(at)] == []
+
+
+def test_killed_right_after_the_create_its_batch_is_adopted() -> None:
+    """The costliest moment: the batch exists, and nobody wrote it down. It is found by its nonce."""
+    with rig.fresh(rig.waiting_database) as (database, sandbox):
+        dies = rig.at_nth("submit.create", "after")
+        rig.live_and_die(database, sandbox, rig.a_day, dies)
+        rig.stays_clean(database, sandbox)
+        rig.clean_up(database, sandbox)
+        rig.ends_clean(database, sandbox)
+        assert len(sandbox.ledger()["creates"]) == 1
+        adopted = "select count(*) from history where kind = 'submitted' and reason = 'adopted'"
+        assert stand.rows(database, adopted) == [(rig.JOBS,)]

@@ -55,7 +55,7 @@ def test_a_mail_whose_answer_was_lost_is_in_the_ledger_after_a_restart(path: Pat
 
 
 def test_killed_it_forgets_no_mail_that_it_accepted(path: Path) -> None:
-    """After kill -9 the process knows every mail; no file shows a word; then SIGTERM ends it well."""
+    """After each kill -9 every accepted mail is known, and no file shows a word or an address."""
     for count in (1, 2):
         with run_mail(path.parent, "--state", str(path)) as (process, where):
             _send(where["port"], "ann@example.org")

@@ -158,7 +158,7 @@ def test_a_read_that_changes_nothing_writes_nothing(path: Path) -> None:
 
 
 def test_no_file_holds_a_word_and_an_ended_batch_holds_none_either(path: Path) -> None:
-    """Input, output and deleted texts are encrypted; once its files are gone a batch has no text."""
+    """Every text is encrypted; a batch that has ended holds none, so deleting its files is all."""
     with Sandbox(state=path) as sandbox, client(sandbox) as sdk:
         batch = start(sdk, line("j0", body=body(f"{CANARY} immer laut!")))
         sandbox.advance(41)
@@ -236,7 +236,8 @@ def test_a_batch_ends_while_the_sandbox_is_down(path: Path) -> None:
 
 def test_killed_while_it_takes_uploads_it_forgets_none_that_it_answered(path: Path) -> None:
     """After each kill -9 every answered upload stands in files and ledger, once."""
-    chance, answered = random.Random(11), list[str]()
+    chance = random.Random(11)  # noqa: S311 - when to kill, no secret
+    answered: list[str] = []
     for _ in range(3):
         with run_provider(path.parent, "--state", str(path)) as (process, _, sdk):
             assert {file.id for file in sdk.files.list(limit=100)} >= set(answered[-100:])
@@ -244,15 +245,19 @@ def test_killed_while_it_takes_uploads_it_forgets_none_that_it_answered(path: Pa
                 chance.uniform(0.05, 0.2), process.send_signal, [signal.SIGKILL]
             ).start()
             with pytest.raises(openai.APIConnectionError):
-                while True:
-                    file = sdk.files.create(file=("x.jsonl", lines(50)), purpose="batch")
-                    answered.append(file.id)
+                _upload_for_ever(sdk, answered)
             assert process.wait(timeout=30) == -signal.SIGKILL
     with Sandbox(state=path) as sandbox:
         known = [row["file_id"] for row in _rows(sandbox, "uploads")]
     assert len(answered) > 3
     assert set(answered) <= set(known)
     assert len(answered) <= len(known) <= len(answered) + 3
+
+
+def _upload_for_ever(sdk: openai.OpenAI, answered: list[str]) -> None:
+    while True:
+        file = sdk.files.create(file=("x.jsonl", lines(50)), purpose="batch")
+        answered.append(file.id)
 
 
 def _opened(path: Path) -> str:

@@ -99,9 +99,11 @@ def test_a_state_that_cannot_be_read_is_refused_and_left_as_it_is(path: Path, ho
 
 def test_a_folder_in_its_place_is_refused(path: Path, tmp_path: Path) -> None:
     """What cannot be opened is an error with its reason, not a crash."""
+    _write(path, TEXT)
+    path.unlink()
     path.mkdir()
     with pytest.raises(BadState, match="EISDIR"):
-        SealedFile(path, "test").read()
+        _read(path)
     with pytest.raises(BadState, match="ENOENT"):
         SealedFile(tmp_path / "nowhere" / "one.state", "test")
 
@@ -136,10 +138,8 @@ while True:
 
 
 def test_a_kill_in_the_middle_of_a_write_loses_nothing_that_was_answered(path: Path) -> None:
-    """Killed at 20 random moments, the file is whole and holds the last answered write or the one
-    that was on its way.
-    """
-    chance, answered = random.Random(7), 0
+    """Killed 20 times at random, the file holds the last answered write or the one on its way."""
+    chance, answered = random.Random(7), 0  # noqa: S311 - when to kill, no secret
     for _ in range(20):
         with python("-c", _WRITER, str(path), str(chance.choice([1, 10_000, 200_000]))) as writer:
             assert writer.stdout is not None

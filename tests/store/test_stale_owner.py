@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -194,11 +194,10 @@ def batch_row(database: str, id: UUID) -> object:
 
 
 def as_batch(batch: NewBatch, token: Token) -> Batch:
-    """The batch as a collector with this token would know it."""
-    return Batch(
-        batch.id, token, batch.nonce, "p", "a", None, "default", "m", "submitted", None, None, [],
-        0, 0, 1, None, None, None,
-    )  # fmt: skip
+    """The batch as a collector with this token would know it, of which nobody has asked yet."""
+    known = {field.name: getattr(batch, field.name, None) for field in fields(Batch)}
+    counts = {"absences": 0, "downloads": 0}
+    return Batch(**{**known, **counts, "token": token})  # type: ignore[arg-type]  # by name
 
 
 BatchAct = Callable[[Crew, NewBatch, Token], Awaitable[object]]

@@ -1,4 +1,4 @@
-"""One pool for each database role, opened when it is first needed: the door opens without a database."""
+"""One pool for each database role, opened on first use: the door opens without a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every request passes: the host it names, the headers it leaves with, and the key it brings."""
+"""What every request passes: the host it names, the headers it leaves with, the key it brings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may knock: two service keys in two files, and the session that stands for one in a browser."""
+"""Who may knock: two service keys in two files, and a session that stands for one in a browser."""
 
 from __future__ import annotations
 

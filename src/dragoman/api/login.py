@@ -1,4 +1,4 @@
-"""The small form at which an operator shows the key, where the console is not on this machine alone."""
+"""The form at which an operator shows the key, where the console is not on this machine alone."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Errors as RFC 9457 problems, in words of ours: never a value, a message's text or a foreign error."""
+"""Errors as RFC 9457 problems, in words of ours: never a value, a text or a foreign error."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
@@ -102,7 +101,7 @@ def detail_of(error: DragomanError) -> str:
     return str(error)
 
 
-def answer(problem: Problem, detail: str, **more: Any) -> JSONResponse:  # Any: JSON values
+def answer(problem: Problem, detail: str) -> JSONResponse:
     """A problem as a response."""
     body = {
         "type": f"/problems/{problem.code}",
@@ -110,7 +109,6 @@ def answer(problem: Problem, detail: str, **more: Any) -> JSONResponse:  # Any: 
         "status": problem.status,
         "detail": detail,
         "code": problem.code,
-        **more,
     }
     headers = {"Cache-Control": "no-store"}
     if problem.retry_after_s is not None:

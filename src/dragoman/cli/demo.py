@@ -188,7 +188,8 @@ def _table(progress: Progress) -> Table:
         groups.setdefault(key, Counter())[row["state"]] += row["n"]
     whole = sum(groups.values(), Counter[str]())
     shown = [state for state in State if whole[state.value] or state not in _RARE]
-    table = Table(box=None, pad_edge=False, caption=_review(progress.told), caption_justify="left")
+    about = _review(progress.told)
+    table = Table(box=None, padding=(0, 1, 0, 0), caption=about, caption_justify="left")
     for name in ("lane", "languages"):
         table.add_column(name, no_wrap=True)
     for name in ("accepted", *shown):

@@ -1,1 +1,1 @@
-"""The console: pages that the server draws from the database, for people who may see everything but text."""
+"""The console: pages drawn from the database for people who may see everything but text."""

@@ -85,5 +85,7 @@ def _line(values: Sequence[int], top: int) -> str:
 
 
 def _nice(peak: int) -> int:
-    """The next round number: 2, 4, 10, 20, 40, 100."""
-    return next(n * 10**power for power in range(12) for n in (2, 4, 10) if n * 10**power >= peak)
+    """The next round number: 2, 4, 6, 8, 10, 20, 40."""
+    return next(
+        n * 10**power for power in range(12) for n in (2, 4, 6, 8, 10) if n * 10**power >= peak
+    )

@@ -1,4 +1,4 @@
-"""The figures of the overview, and what follows from them: the sum, what needs a person, what settles itself."""
+"""The figures of the overview, and what follows from them: the sum, the asks, the doubts."""
 
 from __future__ import annotations
 
@@ -117,7 +117,18 @@ class Overview:
     @property
     def unknown(self) -> int:
         """Everything of which nobody knows whether it happened."""
-        return len(self._in_doubt) + (self.doubtful[0].total if self.doubtful else 0)
+        batches = self.batches[0].doubtful if self.batches else 0
+        return batches + (self.doubtful[0].total if self.doubtful else 0)
+
+    @property
+    def batches_out(self) -> int:
+        """How many batches are at a provider."""
+        return self.batches[0].total - self.batches[0].doubtful if self.batches else 0
+
+    @property
+    def held(self) -> int:
+        """How many items a doubtful creation holds."""
+        return self.batches[0].held if self.batches else 0
 
     @property
     def next_runs(self) -> list[NextRun]:

@@ -67,9 +67,8 @@ class Event:
         """What it says: codes, ids and counts."""
         said = [] if self.reason in ("none", "failure") else [self.reason.replace("_", " ")]
         if "batch_id" in self.facts:
-            said.append(
-                f"batch {short(str(self.facts['batch_id']))}, item {self.facts.get('batch_item_index', '')}"
-            )
+            item = self.facts.get("batch_item_index", "")
+            said.append(f"batch {short(str(self.facts['batch_id']))}, item {item}")
         said += [str(self.facts[name]) for name in ("class", "code", "model") if name in self.facts]
         if "http_status" in self.facts:
             said.append(f"HTTP {self.facts['http_status']}")
@@ -243,27 +242,40 @@ def explain(page: JobPage) -> str:
 
 
 def _now(page: JobPage) -> str:
-    job, age = page.job, span(page.until - page.job["created_at"])
+    job = page.job
     match job["state"]:
-        case "completed":
-            nth = _ORDINALS[min(job["attempt_count"], 9)]
-            return f"Completed at {clock(page.until)} on the {nth} attempt, {age} after it was accepted."
-        case "failed":
-            letter = f" Its dead letter is {page.letter['state']}." if page.letter else ""
-            why = f" with {job['last_error']}" if job["last_error"] else ""
-            tries = counted(job["attempt_count"], "attempt")
-            return f"Failed at {clock(page.until)}{why} after {tries}; nothing was stored.{letter}"
-        case "canceled":
-            by = next(event.actor for event in page.events if event.kind == "canceled")
-            return f"Canceled at {clock(page.until)} by {by}, {age} after it was accepted; nothing was stored."
+        case "completed" | "failed" | "canceled":
+            return _ended(page)
         case "batch_submitted":
-            return f"At {job['provider']} in batch {short(job['batch_id'])} since {_since(page)}; the collector takes it in when the batch has ended."
+            batch = f"At {job['provider']} in batch {short(job['batch_id'])} since {_since(page)}"
+            return f"{batch}; the collector takes it in when the batch has ended."
+        case "processing" if job["batch_state"] == "submit_unknown":
+            return (
+                "Its batch was created without an answer; it is held until the provider has been"
+                " asked, and is never sent twice."
+            )
         case "processing":
-            if job["batch_state"] == "submit_unknown":
-                return "Its batch was created without an answer; it is held until the provider has been asked, and is never sent twice."
             return f"In hand at {job['held_by'] or 'a worker'} since {_since(page)}."
         case _:
-            return f"Queued for {age}: {because(job)}."
+            return f"Queued for {_age(page)}: {because(job)}."
+
+
+def _ended(page: JobPage) -> str:
+    job, at = page.job, clock(page.until)
+    if job["state"] == "completed":
+        nth = _ORDINALS[min(job["attempt_count"], 9)]
+        return f"Completed at {at} on the {nth} attempt, {_age(page)} after it was accepted."
+    if job["state"] == "canceled":
+        by = next(event.actor for event in page.events if event.kind == "canceled")
+        return f"Canceled at {at} by {by}, {_age(page)} after it was accepted; nothing was stored."
+    letter = f" Its dead letter is {page.letter['state']}." if page.letter else ""
+    why = f" with {job['last_error']}" if job["last_error"] else ""
+    tries = counted(job["attempt_count"], "attempt")
+    return f"Failed at {at}{why} after {tries}; nothing was stored.{letter}"
+
+
+def _age(page: JobPage) -> str:
+    return span(page.until - page.job["created_at"])
 
 
 def because(job: Row) -> str:
@@ -311,4 +323,5 @@ def _doubt(page: JobPage) -> str:
     doubts = [event for event in page.events if event.is_doubt]
     if not doubts:
         return ""
-    return f"{counted(len(doubts), 'doubt').capitalize()} on its way {'was' if len(doubts) == 1 else 'were'} settled before anything was repeated."
+    said, verb = counted(len(doubts), "doubt").capitalize(), "was" if len(doubts) == 1 else "were"
+    return f"{said} on its way {verb} settled before anything was repeated."

@@ -19,7 +19,7 @@ CellOf: TypeAlias = Callable[[], Awaitable[Cell]]
 
 FRESH_S = 0.9
 PATIENCE_S = 4.0
-# The count of the double rule costs more as history grows, so it takes at most a fiftieth of the time.
+# The count behind the double rule grows with history, so it takes at most a fiftieth of the time.
 _RECOUNT = 50
 
 

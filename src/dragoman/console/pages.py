@@ -177,7 +177,6 @@ def _overview(o: Overview) -> dict[str, object]:
         "said": verdict(o),
         "waiting": max(sum(wait.n for wait in o.waits), 1),
         "final": sum(sums[state] for state in TERMINAL),
-        "batches_out": sum(batch.provider_batch_id is not None for batch in o.batches),
         "lanes": lane_rows(o.pairs),
         "all_lanes": total_of(o.pairs),
     }

@@ -101,6 +101,8 @@ class OpenBatch:
     absences: int
     settled: int
     total: int
+    doubtful: int
+    held: int
 
 
 @dataclass(frozen=True, slots=True)

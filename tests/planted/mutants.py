@@ -1,0 +1,186 @@
+"""Bugs put into our own code on purpose, each with the test that must fail because of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dragoman.core import ports
+from dragoman.core.answer import Answer, Doubt, Happened
+from dragoman.core.errors import DataRefused
+from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.job import Bury
+from dragoman.store import batches, database, jobs
+from dragoman.work import acts, collector, submitter
+from dragoman.work import finish as exits
+from tests.crash import test_collect, test_doubt, test_frozen, test_lines, test_rewrite_crashes
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One bug: its number in the list of planted bugs, how it gets in, and who must notice."""
+
+    name: str
+    plant: Plant
+    notices: Callable[[], object]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def changed_statement(name: str, *changes: tuple[str, str]) -> Plant:
+    """A statement in which each of these passages stands otherwise."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        real = database.statement
+
+        def altered(asked: str, package: str = "dragoman.store") -> str:
+            text = str(real(asked, package))
+            for old, new in changes if asked == name else ():
+                assert old in text, f"{name} does not say {old} any more"
+                text = text.replace(old, new)
+            return text
+
+        for module in (database, jobs, batches):
+            patch.setattr(module, "statement", altered)
+
+    return plant
+
+
+async def create_first(book: Any, act: acts.Act, fence: Callable[[], None]) -> Answer:
+    """The act before its intent is committed."""
+    fence()
+    answer = await ports.cross(act.tag, act.perform(act.deadline_s))
+    if await book.begin(act.deadline_s) and isinstance(answer, Happened):
+        await book.mark(answer)
+    return answer
+
+
+async def act_late(act: acts.Act, _began: float) -> Answer:
+    """The act without a look at the clock."""
+    try:
+        return await ports.cross(act.tag, act.perform(act.deadline_s))
+    except TimeoutError:
+        return Doubt(Failure(FailureClass.NETWORK_TIMEOUT, "deadline"))
+
+
+async def finish_whole_chunks(
+    cell: Any, actor: Any, pipelines: Any, finished: Sequence[exits.Finished]
+) -> Any:
+    """A refused chunk fails as a whole, neighbours and all."""
+    try:
+        decided = [exits.exit_of(pipelines, one) for one in finished]
+        moved = await exits._finish_chunk(cell, actor, pipelines, decided)
+    except DataRefused:
+        failure = Bury(Failure(FailureClass.RUNTIME_BUG, "chunk_refused"))
+        refused = [exits.replace(one, outcome=failure) for one in finished]
+        return await exits.finish(cell, actor, pipelines, refused)
+    return exits.Counter(succeeded=len(moved))
+
+
+async def leave_results_for_later(
+    tx: Any, pipelines: Any, decided: Sequence[exits.Exit], moved: Any
+) -> None:
+    """The state now, its result in another transaction."""
+    await exits.batches.settle_items(
+        tx,
+        [
+            item
+            for one in decided
+            for item in exits._items(one.finished, exits._item_state(one.move), one.move)
+        ],
+    )
+
+
+async def take_without_asking(_cell: Any, batch: batches.Batch, _worker: Any) -> batches.Batch:
+    """A submission is released as it was read, whatever its submitter does meanwhile."""
+    return batch
+
+
+TOKEN = "s.claim_token = g.token and s.state = g.was"  # the fence of move_jobs
+A_BATCH_TOO_MANY = "and absences = %(absences)s"
+
+M01 = Mutant(
+    "M01 a completion without its fence",
+    changed_statement("job/move_jobs", (TOKEN, "s.state not in ('completed', 'failed', 'canceled')")),
+    lambda: test_frozen.test_who_lost_its_claim_finishes_nothing(
+        Bury(Failure(FailureClass.SCHEMA_INVALID, "made_up"))
+    ),
+)
+M12 = Mutant(
+    "M12 a refused chunk that is not bisected",
+    lambda patch: patch.setattr(collector, "finish", finish_whole_chunks),
+    lambda: test_lines.test_a_result_that_the_database_refuses_fails_alone(1),
+)
+M15 = Mutant(
+    "M15 an attempt that is counted at the claim",
+    changed_statement(
+        "job/claim_jobs",
+        (
+            "not_before_at = null, reason = 0,",
+            "not_before_at = null, reason = 0, attempt_count = s.attempt_count + 1,",
+        ),
+    ),
+    test_lines.test_a_line_that_was_only_late_costs_nothing,
+)
+QUICK = (M01, M12, M15)
+EVERY = (
+    *QUICK,
+    Mutant(
+        "M06 a create before its intent is committed",
+        lambda patch: patch.setattr(submitter, "act_once", create_first),
+        test_rewrite_crashes.test_killed_right_after_the_create_its_batch_is_adopted,
+    ),
+    Mutant(
+        "M13 a result and its state in two transactions",
+        lambda patch: patch.setattr(exits, "_leave_behind", leave_results_for_later),
+        test_collect.test_a_rewrite_goes_from_queued_to_completed_step_by_step,
+    ),
+    Mutant(
+        "M24 a failure without its dead letter",
+        changed_statement("dead_letter/bury_jobs", ("join standing s using (id)", "join standing s using (id) where false")),
+        lambda: test_lines.test_a_result_that_the_database_refuses_fails_alone(0),
+    ),
+    Mutant(
+        "a create that is sent however late it has become",
+        lambda patch: patch.setattr(acts, "_perform", act_late),
+        test_frozen.test_a_submitter_frozen_before_its_create_sends_it_no_more,
+    ),
+    Mutant(
+        "a submission that is released while its submitter goes on",
+        lambda patch: patch.setattr(batches, "take_over", take_without_asking),
+        test_doubt.test_a_submitter_that_was_only_slow_finds_its_batch_taken_or_keeps_it,
+    ),
+    Mutant(
+        "an absence that is believed at the first look",
+        lambda patch: patch.setattr(collector, "_ABSENCES", 1),
+        lambda: test_doubt.test_a_create_whose_answer_is_lost_is_adopted(100),
+    ),
+    Mutant(
+        "two collectors whose one look counts as two",
+        changed_statement("batch/record_absence", (A_BATCH_TOO_MANY, "")),
+        lambda: test_doubt.test_a_create_that_never_arrived_is_released_once_it_is_provably_absent(
+            {"on": "create", "do": "drop_before"}
+        ),
+    ),
+    Mutant(
+        "lines that are numbered as they were before some were lost",
+        changed_statement("batch/record_batch", ("row_number() over (order by item_index) - 1", "item_index")),
+        lambda: test_lines.test_a_refused_line_is_charged_to_the_item_whose_line_it_was(1),
+    ),
+    Mutant(
+        "a result that is paired by its place in the file",
+        lambda patch: patch.setattr(collector.Results, "of", by_place),
+        lambda: test_lines.test_a_line_of_nobody_is_dropped_and_fills_no_gap(),
+    ),
+)
+
+
+def by_place(results: collector.Results, items: Sequence[batches.OpenItem]) -> list[Any] | None:
+    """Any reply will do."""
+    return [next(iter(results.replies.values()))] if items and results.replies else None
