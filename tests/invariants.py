@@ -21,6 +21,7 @@ from psycopg.rows import dict_row, namedtuple_row
 
 from dragoman.core.job import EDGES, Kind, Reason, State
 from tests import stand
+from tests.leaks import leaks_of_messages
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,21 @@ ALWAYS = (
     Rule(
         "I1",
         "Every job has exactly one standing, and no standing is without its job.",
-        "select coalesce(j.id, s.id) from job j full join standing s using (id) where j.id is null or s.id is null",
+        """select coalesce(j.id, s.id) from job j full join standing s using (id)
+            where j.id is null or s.id is null""",
     ),
     Rule(
         "I1",
-        "The sums of every queue, folded and not yet folded, are what a count of the standings gives.",
+        "The sums of every queue, folded or not, are what a count of the standings gives.",
         """with told as (
              select queue_key, state, sum(n) as n
-               from (select queue_key, state, n from queue_sum union all select queue_key, state, n from queue_delta) d
+               from (select queue_key, state, n from queue_sum
+                     union all select queue_key, state, n from queue_delta) d
               group by queue_key, state),
-           counted as (select queue_key, state, count(*) as n from standing group by queue_key, state)
-           select queue_key, state, told.n, counted.n from told full join counted using (queue_key, state)
+           counted as (
+             select queue_key, state, count(*) as n from standing group by queue_key, state)
+           select queue_key, state, told.n, counted.n
+             from told full join counted using (queue_key, state)
             where coalesce(told.n, 0) <> coalesce(counted.n, 0)""",
     ),
     Rule(
@@ -59,15 +64,18 @@ ALWAYS = (
         "I1",
         "A request was routed exactly when it has its job, and a failed request has none.",
         """select r.id from rewrite_request r left join job j on j.request_id = r.id
-            where (r.routed_at is not null) <> (j.id is not null) or r.failed_at is not null and j.id is not null""",
+            where (r.routed_at is not null) <> (j.id is not null)
+               or r.failed_at is not null and j.id is not null""",
     ),
     Rule(
         "I2",
-        "A job has one terminal event when it is final, and none before.",
+        "A job has one terminal event when it is final, the event of its state, and none before.",
         """select s.id, s.state, count(h.seq)
-             from standing s left join history h on h.job_id = s.id and h.kind in ('completed', 'failed', 'canceled')
+             from standing s left join history h
+               on h.job_id = s.id and h.kind in ('completed', 'failed', 'canceled')
             group by s.id, s.state
-           having count(h.seq) <> (s.state in ('completed', 'failed', 'canceled'))::int""",
+           having count(h.seq) <> (s.state in ('completed', 'failed', 'canceled'))::int
+               or count(*) filter (where h.kind <> s.state::text) > 0""",
     ),
     Rule(
         "I2",
@@ -80,19 +88,22 @@ ALWAYS = (
         "A rewrite is completed exactly when its own output is stored, in its own language.",
         """select s.id, s.state from standing s join job j using (id)
              left join rewrite_output o on o.job_id = s.id and o.request_id = j.request_id
-              and o.recipient_user_id = j.recipient_id and o.home_id = j.home_id and o.target_locale = j.target_locale
+              and o.recipient_user_id = j.recipient_id and o.home_id = j.home_id
+              and o.target_locale = j.target_locale
             where s.pipeline = 1 and (s.state = 'completed') <> (o.job_id is not null)
            union all
-           select o.job_id, null from rewrite_output o left join job j on j.id = o.job_id where j.id is null""",
+           select o.job_id, null from rewrite_output o left join job j on j.id = o.job_id
+            where j.id is null""",
     ),
     Rule(
         "I3",
         "A review is completed only when its result is stored and everybody was told.",
         """select s.id from standing s join job j using (id)
             where s.pipeline = 2 and s.state = 'completed'
-              and (not exists (select from review_result r where r.job_id = coalesce(j.replay_of, j.id) or r.job_id = j.id)
+              and (not exists (select from review_result r where r.job_id in (j.id, j.replay_of))
                 or exists (select from delivery d where d.notified_at is null
-                            and (d.changelist_id, d.review_version) = (j.changelist_id, j.review_version)))""",
+                            and d.changelist_id = j.changelist_id
+                            and d.review_version = j.review_version))""",
     ),
     Rule(
         "I4",
@@ -105,25 +116,29 @@ ALWAYS = (
         "A batch has as many items as it says, numbered from 0 without a gap.",
         """select b.id from batch b left join batch_item i on i.batch_id = b.id
             group by b.id, b.items
-           having count(*) <> b.items or min(i.item_index) <> 0 or max(i.item_index) <> b.items - 1""",
+           having count(*) <> b.items or min(i.item_index) <> 0
+               or max(i.item_index) <> b.items - 1""",
     ),
     Rule(
         "I4",
-        "A job that is out with a batch has an open item there, and carries its first provider batch.",
+        "A job that is out with a batch has an item there, and carries its first batch's id.",
         """select s.id from standing s
             where s.state = 'batch_submitted'
               and not exists (select from batch_item i join batch b on b.id = i.batch_id
-                               where i.job_id = s.id and i.token = s.claim_token and b.provider_batch_id is not null)
+                               where i.job_id = s.id and i.token = s.claim_token
+                                 and b.provider_batch_id is not null)
            union all
            select s.id from standing s
             where s.provider_batch_id is distinct from (
               select b.provider_batch_id from batch b join batch_item i on i.batch_id = b.id
-               where i.job_id = s.id and b.provider_batch_id is not null order by b.submitted_at limit 1)""",
+               where i.job_id = s.id and b.provider_batch_id is not null
+               order by b.submitted_at limit 1)""",
     ),
     Rule(
         "I4",
         "A batch that provably was never created carries no provider's id.",
-        "select id from batch where state = 'released' and (provider_batch_id is not null or closed_at is null)",
+        """select id from batch where state = 'released'
+              and (provider_batch_id is not null or closed_at is null)""",
     ),
     Rule(
         "I5",
@@ -133,12 +148,14 @@ ALWAYS = (
            union all
            select d.job_id, d.key from delivery d
             where (d.state = 'sent') <> (d.notified_at is not null)
-               or (d.notified_at is null) <> (d.notification_id is null) or d.notified_at < d.first_started_at""",
+               or (d.notified_at is null) <> (d.notification_id is null)
+               or d.notified_at < d.first_started_at""",
     ),
     Rule(
         "I8",
         "Every event has a name for its kind and its reason, and an actor who is known.",
-        "select job_id, seq from history where kind is null or reason is null or actor_role is null",
+        """select job_id, seq from history
+            where kind is null or reason is null or actor_role is null""",
     ),
     Rule(
         "I10",
@@ -163,10 +180,13 @@ ALWAYS = (
         "Everything that belongs to a job belongs to the job's home.",
         """select j.id from job j join (
              select id as job_id, home_id from standing union all select job_id, home_id from event
-             union all select job_id, home_id from batch_item union all select job_id, home_id from rewrite_output
-             union all select job_id, home_id from dead_letter union all select job_id, home_id from delivery
+             union all select job_id, home_id from batch_item
+             union all select job_id, home_id from rewrite_output
+             union all select job_id, home_id from dead_letter
+             union all select job_id, home_id from delivery
              union all select job_id, home_id from stage_result
-             union all select j.id, r.home_id from job j join rewrite_request r on r.id = j.request_id) o on o.job_id = j.id
+             union all select j.id, r.home_id from job j, rewrite_request r where r.id = j.request_id
+           ) o on o.job_id = j.id
             where o.home_id <> j.home_id""",
     ),
 )
@@ -176,7 +196,8 @@ AT_REST = (
         "I9",
         "Every job is final, or waits for a time of its own.",
         """select id, state, ready from standing
-            where state not in ('completed', 'failed', 'canceled') and (state <> 'queued' or not_before_at is null)""",
+            where state not in ('completed', 'failed', 'canceled')
+              and (state <> 'queued' or not_before_at is null)""",
     ),
     Rule(
         "I9",
@@ -188,13 +209,15 @@ AT_REST = (
         "No batch is open, and of a closed one the provider has no file left.",
         """select id, state from batch
             where closed_at is null
-               or files_deleted_at is null and (input_file_id is not null or cardinality(result_files) > 0)""",
+               or files_deleted_at is null
+                  and (input_file_id is not null or cardinality(result_files) > 0)""",
     ),
     Rule(
         "I13",
         "Nothing waits for a person but a message whose target can neither dedupe nor be asked.",
         """select id, state from delivery
-            where state in ('queued', 'sending', 'reconciling') or state = 'unknown' and guarantee <> 'neither'""",
+            where state in ('queued', 'sending', 'reconciling')
+               or state = 'unknown' and guarantee <> 'neither'""",
     ),
 )
 
@@ -228,7 +251,7 @@ def violations(
         connection.execute("begin isolation level repeatable read read only")
         found = [*_broken(connection, ALWAYS + (AT_REST if at_rest else ()))]
         found += _chains(connection)
-        found += _leaks(connection)
+        found += leaks_of_messages(connection)
         if sandbox_ledger is not None:
             found += _spend(connection, sandbox_ledger, at_rest=at_rest)
         if mail_ledger is not None:
@@ -260,18 +283,18 @@ class Replay:
 
     def take(self, event: Any) -> Iterator[str]:  # Any: a row
         """Go on by one event; what is wrong with it."""
-        kind, reason = Kind(event.kind), Reason(event.reason)
         self.seq += 1
         self.head = link(self.head, event)
         if event.seq != self.seq or event.at < self.at:
             yield f"I8 An event follows the one before it. {event.job_id} {event.seq}"
         if event.hash != self.head:
-            yield f"I8 The hash of an event follows from the one before it. {event.job_id} {event.seq}"
+            yield f"I8 Each event's hash follows from the one before. {event.job_id} {event.seq}"
         self.at = event.at
-        yield from self._move(event, kind, reason)
+        yield from self._move(event)
 
-    def _move(self, event: Any, kind: Kind, reason: Reason) -> Iterator[str]:  # Any: a row
-        if kind is Kind.CALLING and event.token != self.token:
+    def _move(self, event: Any) -> Iterator[str]:  # Any: a row
+        kind = event.kind
+        if kind == Kind.CALLING and event.token != self.token:
             yield f"I6 Only the holder of a job calls for it. {event.job_id} {event.seq}"
         became = _BECAME.get(kind)
         if became is None:
@@ -279,20 +302,19 @@ class Replay:
         if self.state is not None and (self.state, became) not in EDGES:
             yield f"I2 A job goes only where an edge leads. {event.job_id} {self.state}->{became}"
         if kind in _BY_THE_HOLDER and event.token != self.token:
-            yield f"I6 Only the holder of a job moves it. {event.job_id} {event.seq} {kind.name}"
-        if kind is Kind.CLAIMED:
+            yield f"I6 Only the holder of a job moves it. {event.job_id} {event.seq}"
+        if kind == Kind.CLAIMED:
             self.token = event.token
         elif became not in _HELD:
             self.token = None
         self.state = became
-        self._count(kind, reason)
+        self._count(kind, is_free=event.reason == Reason.FREE_REQUEUE)
 
-    def _count(self, kind: Kind, reason: Reason) -> None:
-        is_free = reason is Reason.FREE_REQUEUE
-        burns = kind in _BURNS or (kind is Kind.RETRIED and not is_free)
+    def _count(self, kind: int, *, is_free: bool) -> None:
+        burns = kind in _BURNS or (kind == Kind.RETRIED and not is_free)
         self.attempts += burns
         self.free += is_free
-        self.stage_attempts = 0 if kind is Kind.ADVANCED else self.stage_attempts + burns
+        self.stage_attempts = 0 if kind == Kind.ADVANCED else self.stage_attempts + burns
 
     def differs(self, standing: Any) -> Iterator[str]:  # Any: a row
         """What the standing says otherwise."""
@@ -326,10 +348,12 @@ _MICROSECOND = datetime.resolution
 def _chains(connection: psycopg.Connection) -> Iterator[str]:
     replays: dict[UUID, Replay] = defaultdict(Replay)
     with connection.cursor(row_factory=namedtuple_row) as cursor:
-        for event in cursor.execute("select * from event order by job_id, seq"):
-            yield from replays[event.job_id].take(event)
-        for standing in cursor.execute("select * from standing"):
-            yield from replays[standing.id].differs(standing)
+        events: list[Any] = cursor.execute("select * from event order by job_id, seq").fetchall()
+        standings: list[Any] = cursor.execute("select * from standing").fetchall()
+    for event in events:
+        yield from replays[event.job_id].take(event)
+    for standing in standings:
+        yield from replays[standing.id].differs(standing)
 
 
 # I4: what the provider says was created and run, against what we say.
@@ -363,7 +387,7 @@ def _creates(
             yield f"I4 A submission creates one batch. {nonce} {times}"
     for create, nonce in zip(creates, nonces, strict=True):
         batch = by_nonce.get(nonce)
-        if batch is None or batch["payload_sha256"].hex() != create["sha256"]:
+        if batch is None or (batch["payload_sha256"] or b"").hex() != create["sha256"]:
             yield f"I4 The provider has only batches, and only bytes, that we committed. {nonce}"
         elif batch["provider_batch_id"] is None:
             is_in_doubt = batch["started_at"] and batch["state"] in ("submitting", "submit_unknown")
@@ -410,9 +434,7 @@ def _answers(connection: psycopg.Connection, ledger: Mapping[str, Any]) -> Itera
 # I5: what targets received.
 
 
-def _effects(
-    connection: psycopg.Connection, ledger: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
+def _effects(connection: psycopg.Connection, ledger: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     received = Counter((row["message_id"], row["recipient"]) for row in ledger)
     for (key, _), times in received.items():
         if times > 1:
@@ -422,58 +444,3 @@ def _effects(
     ).fetchone()
     if told and told[0] > len(received):
         yield f"I5 What is marked as sent has arrived. {told[0]} of {len(received)}"
-
-
-# I7: texts stand in their own rows and nowhere else.
-
-OWN_ROWS = {
-    ("rewrite_request", "original_text"),
-    ("rewrite_output", "rewritten_text"),
-    ("review_input", "source"),
-    ("review_diff", "diff"),
-    ("review_result", "summary"),
-    ("finding", "title"),
-    ("finding", "message"),
-    ("finding", "suggestion"),
-    ("delivery", "payload"),
-}
-_COLUMNS = """
-select c.relname as table, a.attname as column, t.typname = 'bytea' as is_bytes
-  from pg_class c
-  join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-  join pg_type t on t.oid = a.atttypid
- where c.relnamespace = 'dragoman'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-   and t.typname in ('text', 'json', 'jsonb', 'bytea', '_text', 'varchar', 'bpchar')
-"""
-
-
-def leaks(connection: psycopg.Connection, canaries: Sequence[str]) -> list[str]:
-    """The columns, outside the texts' own rows, that hold one of these strings."""
-    columns = [row for row in connection.execute(_COLUMNS) if (row[0], row[1]) not in OWN_ROWS]
-    asked = " union all ".join(_question(*column) for column in columns)
-    return [row[0] for row in connection.execute(asked.encode(), {"canaries": list(canaries)})]
-
-
-def _question(table: str, column: str, is_bytes: bool) -> str:  # noqa: FBT001 - a column's own flag
-    place, needle = (
-        (f't."{column}"', "convert_to(c, 'UTF8')") if is_bytes else (f't."{column}"::text', "c")
-    )
-    return (
-        f"select '{table}.{column}' where exists (select from {table} t, unnest(%(canaries)s::text[]) c"
-        f" where position({needle} in {place}) > 0)"
-    )
-
-
-def _leaks(connection: psycopg.Connection) -> Iterator[str]:
-    texts = connection.execute(
-        "select original_text from rewrite_request union select rewritten_text from rewrite_output"
-    ).fetchall()
-    canaries = sorted({piece for (text,) in texts if len(piece := telling_piece(text)) >= 12})
-    for place in leaks(connection, canaries) if canaries else ():
-        yield f"I7 A message's text stands in its own row only. {place}"
-
-
-def telling_piece(text: str) -> str:
-    """The longest part of a text that looks the same inside JSON."""
-    pieces = text.replace("\\", '"').replace("\n", '"').split('"')
-    return max(pieces, key=len)

@@ -1,7 +1,7 @@
 """Draw the console as it looks with work in it: docs/console-light.png and docs/console-dark.png.
 
     python tools/screenshots.py            # both themes of the overview
-    python tools/screenshots.py --keep     # serve the same console until Ctrl-C, and print its address
+    python tools/screenshots.py --keep     # serve the same console until Ctrl-C
 
 It needs Debian's chromium. The database, the provider and the work are made for it and thrown away.
 """
@@ -28,6 +28,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from dragoman.api.app import build_app  # noqa: E402 - after the path
 from dragoman.api.keys import ensure_keys  # noqa: E402 - as above
+from dragoman.core.canonical import JSONObject  # noqa: E402 - as above
 from dragoman.core.ids import JobId  # noqa: E402 - as above
 from dragoman.sandbox.server import Sandbox  # noqa: E402 - as above
 from dragoman.settings import Settings  # noqa: E402 - as above
@@ -38,25 +39,30 @@ from dragoman.work.submitter import Submitter  # noqa: E402 - as above
 from dragoman.work.sweeper import Sweeper  # noqa: E402 - as above
 from tests import postgres, stand  # noqa: E402 - as above
 
-PAIRS = (
-    ("en", "en"), ("de", "en"), ("fr", "de"), ("de", "de"), ("es", "fr"), ("en", "de"), ("fr", "fr"), ("es", "en"),
-    ("en", "en"), ("de", "fr"), ("en", "es"),
-)  # fmt: skip
+PAIRS = [
+    (pair[:2], pair[3:])
+    for pair in "en-en de-en fr-de de-de es-fr en-de fr-fr es-en en-en de-fr en-es".split()
+]
 ROUNDS = (3, 5, 4, 6, 7, 5, 8, 6, 4, 5, 9, 7, 6, 8, 5, 4, 6, 3, 5, 7, 8, 6, 4, 5)
-TROUBLE = {
+TROUBLE: dict[int, JSONObject] = {
     4: {"do": "wrong_language", "item": {"index": 1}},
     9: {"do": "error", "item": {"index": 0}},
     14: {"do": "bad_schema", "item": {"index": 0}},
     17: {"do": "error", "item": {"index": 0}},
     22: {"do": "error", "item": {"index": 0}},
 }
+# The browser draws one page, asks nobody else, and keeps nothing.
+_QUIET = (
+    "headless no-sandbox disable-gpu disable-quic no-first-run hide-scrollbars mute-audio"
+    " disable-background-networking disable-component-update disable-sync".split()
+)
 PACE = replace(
     stand.TEST_PROFILE, name="every two minutes", submitter_every_s=120, collector_every_s=120
 )
 
 
 async def fill(database: str, sandbox: Sandbox) -> None:
-    """Some fifty minutes of work, with a few troubles and everything that may be open at its end."""
+    """Some fifty minutes of work with a few troubles, and at its end all that may be open."""
     providers = stand.Providers(sandbox.base_url)
     await stand.add_routes(database)
     taken = 0
@@ -101,8 +107,9 @@ async def _run(database: str, providers: stand.Providers, sandbox: Sandbox) -> N
 
 
 async def _cancel(database: str, requests: Sequence[UUID]) -> None:
-    query = "select id from job where request_id = any(%s)"
-    jobs = [JobId(row[0]) for row in stand.rows(database, query, list(requests))]
+    with stand.owner(database) as connection:
+        query = "select id from job where request_id = any(%s)"
+        jobs = [JobId(row[0]) for row in connection.execute(query, (list(requests),))]
     async with stand.cell_of(database, "dragoman_operator") as cell:
         async with cell.transaction("know_actor") as tx:
             actor = await workers.know_actor(tx, "operator", "operator-1")
@@ -136,17 +143,13 @@ async def door(database: str, home: Path) -> AsyncGenerator[str]:
 async def draw(url: str, file: Path, size: str = "1440,900") -> None:
     """One picture, by a browser that talks to nobody else."""
     with tempfile.TemporaryDirectory() as profile:
-        options = (
-            "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio",
-            f"--user-data-dir={profile}", f"--window-size={size}",
-            f"--screenshot={file}", url,
-        )  # fmt: skip
+        options = [f"--{option}" for option in _QUIET]
+        options += [f"--user-data-dir={profile}", f"--window-size={size}", f"--screenshot={file}"]
         browser = shutil.which("chromium") or shutil.which("chromium-browser")
         if browser is None:
             raise SystemExit("there is no chromium; install Debian's: apt-get install chromium")
         done = await asyncio.create_subprocess_exec(
-            browser, *options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            browser, *options, url, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         await asyncio.wait_for(done.wait(), 60)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from dragoman.core.errors import BadSetting
 from dragoman.core.profile import PROFILES, Profile
@@ -75,6 +76,16 @@ class Settings(Section):
     review: ReviewSettings = ReviewSettings()
     door: DoorSettings = DoorSettings()
 
+    @field_validator("home")
+    @classmethod
+    def _is_usable(cls, home: Path) -> Path:
+        if str(home) == "." or "\0" in str(home):
+            raise ValueError("it must name a folder")
+        try:
+            return home.expanduser().absolute()
+        except RuntimeError:
+            raise ValueError("it names the home folder of an unknown user") from None
+
     @property
     def pace(self) -> Profile:
         """The profile, checked."""
@@ -93,7 +104,10 @@ def default_home() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/dragoman")
     data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "dragoman"
+    try:
+        return (Path(data) if data else Path.home() / ".local" / "share") / "dragoman"
+    except RuntimeError:
+        raise BadSetting("this user has no home folder; name a folder in DRAGOMAN_HOME") from None
 
 
 def read_settings(path: Path | None = None, env: Mapping[str, str] | None = None) -> Settings:
@@ -106,7 +120,8 @@ def read_settings(path: Path | None = None, env: Mapping[str, str] | None = None
     path = path or (Path(given["DRAGOMAN_CONFIG"]) if given.get("DRAGOMAN_CONFIG") else None)
     tree: dict[str, Any] = _read_file(path) if path else {}
     _overlay(tree, given)
-    tree.setdefault("home", default_home())
+    if "home" not in tree:
+        tree["home"] = default_home()
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
@@ -123,22 +138,39 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> None:
-    """DRAGOMAN_DOOR__PORT=9000 is [door] port = 9000; lists are separated by commas."""
+    """DRAGOMAN_DOOR__PORT=9000 is [door] port = 9000; a list has commas, or is written as JSON."""
     for name, value in env.items():
         if not name.startswith("DRAGOMAN_") or name == "DRAGOMAN_CONFIG":
             continue
         *sections, last = name.removeprefix("DRAGOMAN_").lower().split("__")
         place = tree
         for section in sections:
-            place = place.setdefault(section, {})
-        place[last] = [part for part in value.split(",") if part] if last == "allow" else value
+            place = _section(place, section, name)
+        place[last] = _list(name, value) if last == "allow" else value
+
+
+def _section(place: dict[str, Any], section: str, name: str) -> dict[str, Any]:
+    found = place.setdefault(section, {})
+    if not isinstance(found, dict):
+        raise BadSetting(f"{section} is given as a value, and {name} takes it for a section")
+    return cast("dict[str, Any]", found)
+
+
+def _list(name: str, value: str) -> list[Any]:
+    if not value.startswith("["):
+        return [part for part in value.split(",") if part]
+    try:
+        return list(json.loads(value))
+    except (ValueError, RecursionError):
+        raise BadSetting(f"{name} is neither a list with commas nor one in JSON") from None
 
 
 def _explain(error: ValidationError) -> str:
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"the setting {where} is not acceptable: {first['msg']}"
+        why = first["msg"].removeprefix("Value error, ")
+        return f"the setting {where} is not acceptable: {why}"
     near = difflib.get_close_matches(where, _names(Settings), n=1)
     return f"there is no setting {where}" + (f"; did you mean {near[0]}?" if near else "")
 

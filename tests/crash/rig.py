@@ -100,6 +100,15 @@ async def a_day(database: str, sandbox: Sandbox) -> None:
         await Collector(station, providers).run_once()
 
 
+async def a_repair(database: str, sandbox: Sandbox) -> None:
+    """One process that does what a crew does, one after the other."""
+    async with providers_of(sandbox) as providers, stand.station_of(database) as station:
+        await Sweeper(station, [fail_waiting]).run_once()
+        await Submitter(station, providers).run_once()
+        sandbox.advance(A_BATCH_IS_DONE_S)
+        await Collector(station, providers).run_once()
+
+
 def crossings_of(database: str, sandbox: Sandbox, life: Life) -> list[Crossing]:
     """Every crossing of a life in which nothing goes wrong."""
     seen: list[Crossing] = []
@@ -118,6 +127,12 @@ def crossings_of_a_day() -> tuple[Crossing, ...]:
         return tuple(crossings_of(database, sandbox, a_day))
 
 
+def telling(crossings: Sequence[Crossing]) -> list[Crossing]:
+    """Without the readings but the first: a death around one leaves what its neighbours leave."""
+    reads = [each for each in crossings if each.tag == "db.read"]
+    return [each for each in crossings if each.tag != "db.read" or each in reads[:2]]
+
+
 class fresh:  # noqa: N801 - reads as a word
     """A database and a sandbox of one schedule's own."""
 
@@ -129,8 +144,8 @@ class fresh:  # noqa: N801 - reads as a word
         self.sandbox.__enter__()
         return self.database, self.sandbox
 
-    def __exit__(self, *error: Any) -> None:
-        self.sandbox.__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        self.sandbox.__exit__(None, None, None)
         postgres.drop(self.database)
 
 
@@ -163,6 +178,11 @@ def at_nth(tag: str, moment: ports.Moment, nth: int = 1) -> Dies:
 
 def live_and_die(database: str, sandbox: Sandbox, life: Life, dies: Dies) -> None:
     """A process of its own lives until it is killed at one of its crossings, as by kill -9."""
+    assert not is_alive_after(database, sandbox, life, dies), "it was never killed"
+
+
+def is_alive_after(database: str, sandbox: Sandbox, life: Life, dies: Dies) -> bool:
+    """Whether a process of its own came to the end of its life instead of being killed."""
     with warnings.catch_warnings():
         # The sandbox's thread is idle while we fork, and the child never touches it.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -171,7 +191,8 @@ def live_and_die(database: str, sandbox: Sandbox, life: Life, dies: Dies) -> Non
         _live(database, sandbox, life, dies)
     _, status = os.waitpid(child, 0)
     how = os.waitstatus_to_exitcode(status)
-    assert how == -signal.SIGKILL, f"the child ended with {how} instead of being killed"
+    assert how in (0, -signal.SIGKILL), f"the child ended with {how}"
+    return how == 0
 
 
 def _live(database: str, sandbox: Sandbox, life: Life, dies: Dies) -> NoReturn:
@@ -179,13 +200,15 @@ def _live(database: str, sandbox: Sandbox, life: Life, dies: Dies) -> NoReturn:
         if dies(tag, moment):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    how = 1
     try:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(_CHILD_S)
         ports.install(die)
         asyncio.run(life(database, sandbox))
+        how = 0
     finally:
-        os._exit(1)
+        os._exit(how)
 
 
 def statement_by_statement(life: Life) -> Life:
@@ -198,7 +221,7 @@ def statement_by_statement(life: Life) -> Life:
             ports.at(f"sql.{name}", "before")
             return real(name, package)
 
-        store.statement = told  # type: ignore[assignment]  # this process is about to die
+        store.statement = told  # only in this process, which is about to die
         await life(database, sandbox)
 
     return lives
@@ -232,9 +255,7 @@ async def crew(
         ]
 
 
-async def one_round(
-    database: str, sandbox: Sandbox, pipelines: Pipelines | None = None
-) -> None:
+async def one_round(database: str, sandbox: Sandbox, pipelines: Pipelines | None = None) -> None:
     """Everybody works once, all at the same time."""
     async with crew(database, sandbox, pipelines) as loops:
         await asyncio.gather(*(loop.run_once() for loop in loops))
@@ -267,8 +288,14 @@ def standings(database: str) -> list[tuple]:
     """State, attempts, free requeues, and the last failure's code of every job."""
     return stand.rows(
         database,
-        "select state, attempt_count, free_requeues, last_failure ->> 'code' from standing order by id",
+        "select state, attempt_count, free_requeues, last_failure ->> 'code'"
+        " from standing order by id",
     )
+
+
+def ledger_of(sandbox: Sandbox) -> dict[str, Any]:
+    """Everything that the sandbox was asked to do."""
+    return dict(sandbox.ledger())
 
 
 def alerts(database: str) -> list[str]:
@@ -283,7 +310,7 @@ def outputs(database: str) -> int:
 
 def faults_of(database: str, sandbox: Sandbox) -> list[str]:
     """What the auditor finds when everything is over."""
-    return violations(database, sandbox.ledger(), at_rest=True)
+    return violations(database, ledger_of(sandbox), at_rest=True)
 
 
 def completed(count: int = JOBS, attempts: int = 0, free: int = 0) -> list[tuple]:
@@ -319,7 +346,12 @@ def elsewhere(life: Callable[[], object]) -> Callable[[], None]:
 
 @contextmanager
 def frozen_at(
-    tag: str, moment: ports.Moment, meanwhile: Callable[[], object], *, for_s: float = 0.0, nth: int = 1
+    tag: str,
+    moment: ports.Moment,
+    meanwhile: Callable[[], object],
+    *,
+    for_s: float = 0.0,
+    nth: int = 1,
 ) -> Generator[list[str]]:
     """Stop this process once at a crossing, as SIGSTOP does, until `meanwhile` has returned.
 
@@ -363,9 +395,7 @@ def submit_once(database: str, sandbox: Sandbox, **changes: Any) -> None:
     asyncio.run(life())
 
 
-async def a_collection(
-    database: str, sandbox: Sandbox, pipelines: Pipelines | None = None
-) -> None:
+async def a_collection(database: str, sandbox: Sandbox, pipelines: Pipelines | None = None) -> None:
     """One run of one collector."""
     async with (
         providers_of(sandbox) as providers,
@@ -393,7 +423,8 @@ def texts(database: str) -> list[tuple]:
     """Every stored output, as its row's bytes on disk say when it was written, and what."""
     return stand.rows(
         database,
-        "select job_id, xmin::text, completed_at, rewritten_text from rewrite_output order by job_id",
+        "select job_id, xmin::text, completed_at, rewritten_text"
+        " from rewrite_output order by job_id",
     )
 
 
@@ -404,7 +435,7 @@ def events(database: str, kind: str) -> int:
 
 def stays_clean(database: str, sandbox: Sandbox) -> None:
     """The auditor finds nothing, whatever is still under way."""
-    assert violations(database, sandbox.ledger()) == []
+    assert violations(database, ledger_of(sandbox)) == []
 
 
 def ends_clean(database: str, sandbox: Sandbox) -> None:

@@ -20,7 +20,7 @@ QUEUED = ("queued", 0, 1)
 
 def creates(sandbox: Sandbox) -> int:
     """How many batches were created, and paid."""
-    return len(sandbox.ledger()["creates"])
+    return len(rig.ledger_of(sandbox)["creates"])
 
 
 @pytest.mark.parametrize("hidden_s", [0, 30, 100])
@@ -43,7 +43,7 @@ def test_a_create_whose_answer_is_lost_is_adopted(hidden_s: int) -> None:
 
 @pytest.mark.parametrize("status", [200, 500, 502])
 def test_a_create_whose_answer_says_nothing_is_adopted(status: int) -> None:
-    """The work is done and the answer is a page of HTML, whatever its status: doubt, then one batch."""
+    """The work is done and the answer is HTML, whatever its status: doubt, then one batch."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         sandbox.fault({"on": "create", "do": "status_after", "status": status})
         rig.submit_once(database, sandbox)
@@ -61,7 +61,7 @@ def test_a_create_whose_answer_says_nothing_is_adopted(status: int) -> None:
 def test_a_create_that_never_arrived_is_released_once_it_is_provably_absent(
     fault: JSONObject,
 ) -> None:
-    """Nothing was created, but only two looks at the list, apart, prove it: then it is sent again."""
+    """Nothing was created, but only two looks at the list, apart, prove it: then once more."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         sandbox.fault(fault)
         rig.submit_once(database, sandbox)
@@ -92,7 +92,7 @@ def test_a_create_that_never_arrived_is_released_once_it_is_provably_absent(
 )
 @pytest.mark.req("R257")
 def test_a_refused_submission_gives_its_jobs_back(fault: JSONObject) -> None:
-    """A definite no, or a failed upload: the jobs wait again, no attempt is burnt, the next tick sends."""
+    """A definite no, or a failed upload: the jobs wait, unburnt, and the next tick sends them."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         sandbox.fault(fault)
         rig.submit_once(database, sandbox)
@@ -115,22 +115,22 @@ def test_a_provider_that_always_refuses_is_not_asked_for_ever() -> None:
         rig.ends_clean(database, sandbox)
         assert rounds <= 6
         assert rig.counted(rig.standings(database)) == [("failed", 2, 3)] * rig.JOBS
-        assert (creates(sandbox), len(sandbox.ledger()["uploads"])) == (0, 5)
+        assert (creates(sandbox), len(rig.ledger_of(sandbox)["uploads"])) == (0, 5)
 
 
 @pytest.mark.req("R219")
 def test_a_provider_that_always_fails_is_paid_for_the_attempts_there_are() -> None:
-    """Every item answers 500: each job is run max_attempts times and no more, then it has failed."""
+    """Every item answers 500: each job is run max_attempts times, then it has failed."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         sandbox.fault({"on": "item", "do": "error", "status": 500, "times": None})
         rig.clean_up(database, sandbox, step_s=8000, rounds=9)
         rig.ends_clean(database, sandbox)
         assert rig.counted(rig.standings(database)) == [("failed", 2, 0)] * rig.JOBS
-        assert (creates(sandbox), len(sandbox.ledger()["items"])) == (2, 2 * rig.JOBS)
+        assert (creates(sandbox), len(rig.ledger_of(sandbox)["items"])) == (2, 2 * rig.JOBS)
 
 
 def test_the_provider_is_asked_about_the_time_of_the_create_however_long_ago_it_was() -> None:
-    """Four days of standing still: the list is read back to before the create, not for three days."""
+    """After four days of standing still the list is read back to before the create."""
     asked: list[int | None] = []
 
     async def collect(database: str, sandbox: Sandbox) -> None:
@@ -142,7 +142,7 @@ def test_the_provider_is_asked_about_the_time_of_the_create_however_long_ago_it_
                 asked.append(created_after)
                 return await find(account, nonce, created_after=created_after)
 
-            adapter.find = watched  # type: ignore[method-assign]  # the test looks on
+            adapter.find = watched
             await Collector(station, providers).run_once()
 
     with rig.fresh(rig.waiting_database) as (database, sandbox):
@@ -156,7 +156,7 @@ def test_the_provider_is_asked_about_the_time_of_the_create_however_long_ago_it_
 
 
 def test_a_submitter_that_was_only_slow_finds_its_batch_taken_or_keeps_it() -> None:
-    """A collector that believes a submission never started cannot release one that has just begun."""
+    """A collector that read of a submission as never started cannot release one that began."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         asyncio.run(_slow_submitter(database, sandbox))
         assert creates(sandbox) == 1

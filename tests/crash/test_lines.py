@@ -54,7 +54,7 @@ def the_end(database: str, sandbox: Sandbox) -> list[tuple]:
 
 @pytest.mark.req("R213", "R214", "R215", "R216", "R064", "R277")
 def test_an_item_without_a_line_is_looked_for_once_more_and_then_fails_alone() -> None:
-    """A completed batch of three with two lines: a second reading, one alert, one failure, no output."""
+    """A completed batch of three with two lines: read again, one alert, one failure."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         collected(database, sandbox, {"do": "missing", **FOR_EVER})
         assert (rig.outputs(database), rig.alerts(database)) == (2, [])
@@ -63,7 +63,10 @@ def test_an_item_without_a_line_is_looked_for_once_more_and_then_fails_alone() -
         assert the_end(database, sandbox) == [*done(2), failed_with("result_missing")]
         assert rig.alerts(database) == ["batch_item_count_mismatch"]
         assert stand.rows(database, "select times from alert") == [(1,)]
-        silent = "select i.state, o.job_id from batch_item i left join rewrite_output o using (job_id) where i.code is not null"
+        silent = (
+            "select i.state, o.job_id from batch_item i"
+            " left join rewrite_output o using (job_id) where i.code is not null"
+        )
         assert stand.rows(database, silent) == [("failed", None)]
 
 
@@ -102,7 +105,7 @@ def test_two_collectors_that_miss_a_line_at_once_have_looked_once() -> None:
 
 @pytest.mark.req("R206", "R207", "R216")
 def test_a_line_of_nobody_is_dropped_and_fills_no_gap() -> None:
-    """One line is missing and a stranger's is there: an alert, no write for it, the gap stays a gap."""
+    """One line is missing and a stranger's is there: an alert, and the gap stays a gap."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         missing = {"do": "missing", "index": 1, **FOR_EVER}
         collected(database, sandbox, missing, {"do": "unknown_id", **FOR_EVER}, times=2)
@@ -115,12 +118,15 @@ def test_a_line_of_nobody_harms_nobody() -> None:
     """All lines are there and a stranger's too: every item completes, one alert tells of it."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         collected(database, sandbox, {"do": "unknown_id"})
-        assert (the_end(database, sandbox), rig.alerts(database)) == (done(3), ["unknown_batch_item"])
+        assert (the_end(database, sandbox), rig.alerts(database)) == (
+            done(3),
+            ["unknown_batch_item"],
+        )
 
 
 @pytest.mark.req("R063")
 def test_a_line_whose_mapping_is_gone_is_dropped() -> None:
-    """Without its row of batch_item a line belongs to nobody: an alert, and nothing is written for it."""
+    """Without its row of batch_item a line is nobody's: an alert, and nothing is written."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         rig.submit_once(database, sandbox)
         sandbox.advance(rig.A_BATCH_IS_DONE_S)
@@ -134,7 +140,8 @@ def test_a_line_whose_mapping_is_gone_is_dropped() -> None:
         assert rig.alerts(database) == ["unknown_batch_item"]
         assert stand.rows(
             database,
-            "select s.state::text from standing s left join rewrite_output o on o.job_id = s.id where o.job_id is null",
+            "select s.state::text from standing s"
+            " left join rewrite_output o on o.job_id = s.id where o.job_id is null",
         ) == [("batch_submitted",)]
         assert stand.rows(database, "select id from standing where state <> 'completed'") == [
             gone[0][:1]
@@ -194,7 +201,7 @@ def test_one_bad_item_fails_alone_and_each_has_its_own_trail() -> None:
 
 @pytest.mark.req("R047", "R119", "R267", "R268")
 def test_an_item_that_failed_for_now_is_tried_once_more_in_another_batch() -> None:
-    """500 at first: +1, queued, the claim cleared; then completed, still under its first batch's id."""
+    """500 at first: +1, queued, the claim cleared; then completed, under its first batch's id."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         collected(database, sandbox, {"do": "error", "item": {"index": 1}, "status": 500})
         waiting = stand.rows(
@@ -209,7 +216,7 @@ def test_an_item_that_failed_for_now_is_tried_once_more_in_another_batch() -> No
         assert rig.counted(the_end(database, sandbox)) == [*rig.completed(2), ("completed", 1, 0)]
         assert stand.rows(database, asked) == first
         assert len({row[1] for row in first}) == 1
-        assert len(sandbox.ledger()["creates"]) == 2
+        assert len(rig.ledger_of(sandbox)["creates"]) == 2
 
 
 @pytest.mark.req("R080", "R181")
@@ -221,14 +228,17 @@ def test_when_every_attempt_has_failed_so_have_job_and_request() -> None:
         rig.clean_up(database, sandbox)
         ended = the_end(database, sandbox)
         assert rig.counted(ended)[-1] == ("failed", 2, 0)
-        failed = "select status from rewrite_status join standing s on s.id = job_id where s.state = 'failed'"
+        failed = (
+            "select status from rewrite_status"
+            " join standing s on s.id = job_id where s.state = 'failed'"
+        )
         assert set(stand.rows(database, failed)) == {("failed",)}
         assert rig.outputs(database) == len([row for row in ended if row[0] == "completed"])
 
 
 @pytest.mark.req("R212", "R213")
 def test_a_batch_that_expired_half_way_keeps_what_it_has() -> None:
-    """One item ran before the window closed: it completes; the others wait again, unburnt, and complete."""
+    """One item ran before the window closed and completes; the others wait again, unburnt."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         sandbox.fault({"do": "expire_after_fraction", "fraction": 0.5})
         rig.submit_once(database, sandbox)
@@ -243,7 +253,7 @@ def test_a_batch_that_expired_half_way_keeps_what_it_has() -> None:
             ("completed", 0, 0),
             *rig.completed(2, free=1),
         ]
-        assert len(sandbox.ledger()["items"]) == rig.JOBS
+        assert len(rig.ledger_of(sandbox)["items"]) == rig.JOBS
 
 
 @pytest.mark.req("R212", "R152")
@@ -314,7 +324,7 @@ def poisoned(job: JobId) -> dict[str, Any]:
 @pytest.mark.parametrize("place", range(rig.JOBS))
 @pytest.mark.req("R152", "R064", "R277")
 def test_a_result_that_the_database_refuses_fails_alone(place: int) -> None:
-    """A poison item anywhere in a chunk: its neighbours complete in the same run, it fails by code."""
+    """A poison item anywhere in a chunk: its neighbours complete in the same run."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
         rig.submit_once(database, sandbox)
         sandbox.advance(rig.A_BATCH_IS_DONE_S)

@@ -107,7 +107,9 @@ A_BATCH_TOO_MANY = "and absences = %(absences)s"
 
 M01 = Mutant(
     "M01 a completion without its fence",
-    changed_statement("job/move_jobs", (TOKEN, "s.state not in ('completed', 'failed', 'canceled')")),
+    changed_statement(
+        "job/move_jobs", (TOKEN, "s.state not in ('completed', 'failed', 'canceled')")
+    ),
     lambda: test_frozen.test_who_lost_its_claim_finishes_nothing(
         Bury(Failure(FailureClass.SCHEMA_INVALID, "made_up"))
     ),
@@ -143,7 +145,10 @@ EVERY = (
     ),
     Mutant(
         "M24 a failure without its dead letter",
-        changed_statement("dead_letter/bury_jobs", ("join standing s using (id)", "join standing s using (id) where false")),
+        changed_statement(
+            "dead_letter/bury_jobs",
+            ("join standing s using (id)", "join standing s using (id) where false"),
+        ),
         lambda: test_lines.test_a_result_that_the_database_refuses_fails_alone(0),
     ),
     Mutant(
@@ -170,13 +175,15 @@ EVERY = (
     ),
     Mutant(
         "lines that are numbered as they were before some were lost",
-        changed_statement("batch/record_batch", ("row_number() over (order by item_index) - 1", "item_index")),
+        changed_statement(
+            "batch/record_batch", ("row_number() over (order by item_index) - 1", "item_index")
+        ),
         lambda: test_lines.test_a_refused_line_is_charged_to_the_item_whose_line_it_was(1),
     ),
     Mutant(
         "a result that is paired by its place in the file",
         lambda patch: patch.setattr(collector.Results, "of", by_place),
-        lambda: test_lines.test_a_line_of_nobody_is_dropped_and_fills_no_gap(),
+        test_lines.test_a_line_of_nobody_is_dropped_and_fills_no_gap,
     ),
 )
 

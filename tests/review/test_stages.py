@@ -16,7 +16,8 @@ from dragoman.review import stages
 from dragoman.review.git import SourceFailed
 from dragoman.store.database import Cell, Tx
 from dragoman.work.pipeline import Pipeline, Stored
-from tests import reviews
+from tests import reviews, stand
+from tests.invariants import leaks
 from tests.reviews import ANN, AT_ONCE, LATEST, TOKEN, Desk, tell
 
 SECRETS = (TOKEN, "hunter2", "ann@team.example", "bob@team.example", "test-key", "def total")
@@ -290,8 +291,9 @@ def test_a_dead_letter_says_what_is_needed_and_nothing_that_is_secret(code: str)
         assert (context["job_id"], context["stage"]) == (str(job), "llm")
         assert letter["error_class"] in set(FailureClass)
         assert letter["last_stack"] == [f"AUTH_DENIED: {letter['code']} at review/llm"]
-        told = json.dumps(letter, default=str) + str(desk.events()) + str(desk.alerts())
-        assert not [word for word in SECRETS if word in told]
+        assert not [word for word in SECRETS if word in json.dumps(letter, default=str)]
+        with stand.owner(desk.database) as connection:
+            assert leaks(connection, ["hunter2", "test-key", TOKEN, "def total"]) == []
         assert desk.faults_found() == []
 
     tell(story)

@@ -85,6 +85,15 @@ def test_the_ledger_outlives_the_mails(path: Path) -> None:
     again.close()
 
 
+def test_a_header_that_is_no_text_is_accepted_and_remembered(path: Path) -> None:
+    """Bytes, and encoded words that hold half a character, cost neither the mail nor the state."""
+    box = Mailbox(path)
+    for value in (b"\xff\xed\xa0\x80", b"=?utf-8?q?=ED=A0=80?=", b"=?unicode_escape?q?=5Cud800?="):
+        box.accept(["ann@example.org"], b"Message-ID: " + value + b"\r\n\r\nlaut\r\n")
+    box.close()
+    assert len(_mailbox_rows(path)) == len(box.mails) == 3
+
+
 def test_a_state_that_is_not_a_mailbox_s_is_refused(path: Path) -> None:
     """A provider's state, or one of another shape, is an error that says to remove it."""
     for kind, data in (("provider", b"{}"), ("mail", b"{}"), ("mail", b"[]")):

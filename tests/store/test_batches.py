@@ -95,6 +95,8 @@ def test_only_what_is_still_held_goes_into_a_batch(database: str) -> None:
             items = [Item(one.id, one.token, n, 0, str(n)) for n, one in enumerate((first, second))]
             taken = await batches.record_batch(crew.worker, crew.actor, batch, items)
             assert (taken, row(database, batch, "items")) == ({1}, (1,))
+            (left,) = await batches.open_items(crew.worker, batch.id)
+            assert (left.item_index, left.job) == (0, second)
             assert await batches.record_batch(crew.worker, crew.actor, new_batch(), items[:1]) == set()
 
     asyncio.run(scenario())
@@ -218,6 +220,38 @@ def test_what_never_began_is_found_when_its_submitter_is_gone(database: str) -> 
             assert [b.id for b in await batches.find_never_started(crew.worker)] == [waiting.id]
 
     asyncio.run(scenario())
+
+
+def test_a_submission_that_was_taken_over_is_not_begun(database: str) -> None:
+    """Its submitter was only slow: it finds the token changed. What has begun is not taken over."""
+
+    async def scenario() -> None:
+        async with crew_of(database) as crew:
+            one, two = await held(crew, 2)
+            slow, quick = await recorded(crew, one), await started(crew, two)
+            (found,) = [b for b in await _all(crew) if b.id == slow.id]
+            other = uuid7()
+            taken = await batches.take_over(crew.worker, found, other)
+            assert taken is not None
+            assert taken.token != slow.token
+            assert row(database, slow, "token, claimed_by") == (taken.token, other)
+            assert not await begin(crew, slow)
+            assert await batches.take_over(crew.worker, found, other) is None
+            (begun,) = [b for b in await _all(crew) if b.id == quick.id]
+            assert await batches.take_over(crew.worker, begun, other) is None
+            assert await mark(crew, quick, two)
+
+    asyncio.run(scenario())
+
+
+async def _all(crew: Crew) -> list[Batch]:
+    """Every batch, each by the statement that would find it."""
+    with stand.owner(crew.database) as connection:
+        connection.execute("update worker set stopped_at = clock()")
+        connection.execute("update batch set deadline_at = clock() - interval '1 hour'")
+        connection.execute("update batch set state = 'submit_unknown' where started_at is not null")
+    waiting = await batches.find_never_started(crew.worker)
+    return waiting + await batches.find_doubtful(crew.worker, 0)
 
 
 def test_a_stopped_submitter_is_gone_at_once(database: str) -> None:

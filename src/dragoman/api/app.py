@@ -17,6 +17,7 @@ from dragoman.api.cells import Cells, DSNOf, patience
 from dragoman.api.guard import Gate, Guard, NeedsLogin, is_loopback
 from dragoman.api.keys import read_keys
 from dragoman.api.login import Login
+from dragoman.api.reviews import Reviews
 from dragoman.api.rewrites import Rewrites
 from dragoman.console.pages import Pages
 from dragoman.console.routes import Console
@@ -45,6 +46,7 @@ def build_app(settings: Settings, dsn_of: DSNOf, classify: Classify) -> FastAPI:
     problems.install(app)
     app.add_exception_handler(NeedsLogin, _to_login)
     app.include_router(Rewrites(cells, gate, classify).router())
+    app.include_router(Reviews(cells, gate, settings).router())
     app.add_api_route("/healthz", Health(cells).check, dependencies=[Depends(gate.health)])
     operator = [Depends(gate.console)]
     app.include_router(console.router(), dependencies=operator)

@@ -57,6 +57,17 @@ class MemberBody(Body):
     preferences: dict[Word, Word] = Field(default_factory=dict[str, str], max_length=64)
 
 
+class ReviewBody(Body):
+    """What to review, for whom, and under which key of the caller's."""
+
+    home_id: UUID
+    idempotency_key: str = Field(min_length=1, max_length=200)
+    changelist_id: str = Field(max_length=2000)
+    review_version: int = Field(default=1, ge=1, le=2**31 - 1)
+    recipients: list[Annotated[str, StringConstraints(max_length=400)]] = Field(max_length=100)
+    rerun: bool = False
+
+
 async def read_body(request: Request, kind: type[B]) -> B:
     """The body as a checked value, or a typed error that quotes nothing of it."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
@@ -89,7 +100,7 @@ def _explain(kind: type[Body], error: ValidationError) -> str:
 
 
 def _refuse(kind: type[Body], name: str) -> str:
-    if name in DECIDED_HERE:
+    if name in DECIDED_HERE - set(kind.model_fields):
         return f"{name} is decided here and cannot be sent; nothing was stored"
     near = difflib.get_close_matches(name[:64], list(kind.model_fields), n=1)
     hint = f"; did you mean {near[0]}?" if near else ""

@@ -45,10 +45,10 @@ class Cells:
 
 
 @asynccontextmanager
-async def patience(seconds: float = PATIENCE_S) -> AsyncGenerator[None]:
+async def patience() -> AsyncGenerator[None]:
     """Bound a wait for the database; nobody at a door waits longer than for a page."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(PATIENCE_S):
             yield
     except TimeoutError:
         raise DatabaseDown from None

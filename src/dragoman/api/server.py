@@ -14,6 +14,7 @@ import uvicorn
 from dragoman.api.app import build_app
 from dragoman.api.cells import DSNOf
 from dragoman.api.keys import ensure_keys
+from dragoman.compose import wired
 from dragoman.core.errors import BadSetting
 from dragoman.settings import DoorSettings, Settings
 from dragoman.store.files import write_file
@@ -28,8 +29,6 @@ async def serve(settings: Settings, dsn_of: DSNOf, stop: asyncio.Event) -> None:
 
     >>> await serve(settings, server.dsn, stop)  # doctest: +SKIP
     """
-    from dragoman.compose import wired  # noqa: PLC0415 - pulls in every provider and channel
-
     ensure_keys(settings.home)
     async with wired(settings) as providers:
         app = build_app(settings, dsn_of, providers.advisor().classify)

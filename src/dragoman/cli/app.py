@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated
@@ -31,6 +33,9 @@ app.add_typer(db, name="db")
 
 def run() -> int:
     """Run the typed command; a refusal is one sentence on standard error and exit code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter shows ?
+            stream.reconfigure(errors="replace")
     try:
         app()
     except DragomanError as error:

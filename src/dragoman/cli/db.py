@@ -6,6 +6,7 @@ import os
 
 import typer
 
+from dragoman.cli.hint import hint
 from dragoman.core.errors import BadSetting
 from dragoman.settings import Settings, read_settings
 from dragoman.store.embedded import Server, State
@@ -16,7 +17,7 @@ from dragoman.store.roles import ROLES
 def server_of(settings: Settings) -> Server:
     """The embedded server of this installation."""
     if settings.database != "embedded":
-        raise BadSetting("this installation uses a database of its own, not the embedded one")
+        raise BadSetting("the setting database must be embedded: no other one is supported yet")
     return Server(settings.home / "postgresql")
 
 
@@ -29,10 +30,11 @@ def require_running(settings: Settings) -> Server:
     """The server, if it answers; else a sentence that says what to do."""
     server = server_of(settings)
     status = server.status()
+    if status.state in {State.STARTING, State.RECOVERING}:
+        raise BadSetting(f"the database is {status.state}: {status.why}. Try again in a moment")
     if status.state is not State.READY:
-        raise BadSetting(
-            f"the database is {status.state}: {status.why}. Start everything with: dragoman up"
-        )
+        what_to_do = f"Start everything with: {hint('up')}"
+        raise BadSetting(f"the database is {status.state}: {status.why}. {what_to_do}")
     return server
 
 

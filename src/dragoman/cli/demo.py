@@ -6,11 +6,13 @@ import asyncio
 import http.client
 import itertools
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,13 @@ from rich.table import Table
 
 from dragoman.cli.complaints import COMPLAINTS
 from dragoman.cli.db import dsn_of
+from dragoman.cli.hint import hint
 from dragoman.cli.review import hand_in
 from dragoman.cli.rewrite import HOME, orchestrating
-from dragoman.cli.up import Supervisor, interrupted, supervised
+from dragoman.cli.up import Supervisor, supervised
 from dragoman.compose import provider_url
 from dragoman.core.canonical import canonical
+from dragoman.core.errors import BadSetting
 from dragoman.core.ids import uuid7
 from dragoman.core.job import State
 from dragoman.rewrite import store
@@ -44,7 +48,7 @@ _TROUBLE = [
     {"item": {"index": 0}, "do": "wrong_language", "nth": 12},
 ]
 _RARE = {State.FAILED, State.CANCELED}
-_TRY_IT = 'dragoman rewrite submit "Your dog barks all night, I am fed up!" --to es --wait'
+_TRY_IT = 'rewrite submit "Your dog barks all night, I am fed up!" --to es --wait'
 _RECIPIENTS = ["mailto:ann@team.example", "mailto:bob@team.example"]
 
 
@@ -77,35 +81,33 @@ def show(complaints: int) -> int:
     """Run it. At a terminal it stays up with the console until Ctrl-C; else it ends by itself."""
     out, settings = Console(), _settings()
     began = time.monotonic()
-    with (
-        supervised(settings, lambda line: out.print(line, style="dim")) as supervisor,
-        interrupted() as stop,
-    ):
-        url = supervisor.door_url()
-        out.print(f"console  {url}")
+    with supervised(settings, lambda line: out.print(line, style="dim")) as supervisor:
+        out.print(f"console  {supervisor.door_url()}", soft_wrap=True)
+        out.print(f"handing in {complaints} complaints and a review …", style="dim")
         progress = asyncio.run(_travel(settings, supervisor, out, complaints))
         out.print(_table(progress))
         closes = _say(out, progress, time.monotonic() - began)
         if sys.stdin.isatty() and sys.stdout.isatty():
-            out.print(
-                f"\nThe console stays at {url}. Try a complaint of your own in another terminal:"
-            )
-            out.print(
-                f"  {_TRY_IT}",
-                markup=False,
-            )
-            out.print("Ctrl-C ends it.")
-            while not stop.wait(0.3):
-                supervisor.watch()
+            _stay(out, supervisor)
     return 0 if closes else 1
+
+
+def _stay(out: Console, supervisor: Supervisor) -> None:
+    out.print(f"\nThe console stays at {supervisor.door_url()}, until Ctrl-C.", soft_wrap=True)
+    out.print("Try a complaint of your own in another terminal:")
+    out.print(f"  {hint(_TRY_IT)}", markup=False, highlight=False, soft_wrap=True)
+    with suppress(KeyboardInterrupt):
+        supervisor.stay()
 
 
 def _settings() -> Settings:
     """The installation's own settings at the demonstration's pace, with a repository to review."""
+    if shutil.which("git") is None:
+        raise BadSetting("the demonstration needs git: sudo apt-get install -y git")
     os.environ["DRAGOMAN_PROFILE"] = "demo"
-    home = read_settings().home
-    allowed = [each for each in os.environ.get("DRAGOMAN_REVIEW__ALLOW", "").split(",") if each]
-    os.environ["DRAGOMAN_REVIEW__ALLOW"] = ",".join([*allowed, f"{(home / 'demo').resolve()}/"])
+    given = read_settings()
+    allowed = [*given.review.allow, f"{(given.home / 'demo').resolve()}/"]
+    os.environ["DRAGOMAN_REVIEW__ALLOW"] = canonical(allowed).decode()
     return read_settings()
 
 
@@ -225,13 +227,7 @@ def _say(out: Console, progress: Progress, seconds: float) -> bool:
         f"\n{verdict}: {progress.expected} accepted = {parts}, "
         f"in {progress.batches} provider batches."
     )
-    trouble = progress.trouble
-    out.print(
-        "Gone wrong on purpose: "
-        f"{trouble['adopted']} batch whose creation was never answered, found and adopted; "
-        f"{trouble['retried']} item tried again; "
-        f"{trouble['failed']} answer refused ({trouble['codes']}), and nothing of it stored."
-    )
+    _say_trouble(out, progress.trouble)
     told = progress.told
     out.print(
         f"The review {told['state']}: "
@@ -242,6 +238,18 @@ def _say(out: Console, progress: Progress, seconds: float) -> bool:
         style="dim",
     )
     return closes and told["state"] == "completed"
+
+
+def _say_trouble(out: Console, trouble: dict[str, Any]) -> None:
+    """What went wrong on purpose; a small demonstration ends before all of it has happened."""
+    told = {
+        "adopted": "batch whose creation was never answered, found and adopted",
+        "retried": "item tried again",
+        "failed": f"answer refused ({trouble['codes']}), and nothing of it stored",
+    }
+    parts = [f"{trouble[name]} {what}" for name, what in told.items() if trouble[name]]
+    if parts:
+        out.print(f"Gone wrong on purpose: {'; '.join(parts)}.")
 
 
 def _repository(folder: Path) -> Path:

@@ -44,6 +44,7 @@ async def show_status() -> int:
         out.print(
             f"[bold]{ask['severity']}[/] {ask['kind']} {ask['subject']} at {_time(ask['at'])}",
             highlight=False,
+            soft_wrap=True,
         )
     return 0
 
@@ -52,7 +53,7 @@ def _states(rows: list[dict[str, Any]]) -> Table:
     """Everything accepted stands in exactly one state: the row of each pipeline is a sum."""
     table = Table(box=None, pad_edge=False)
     for name in ("pipeline", "accepted", *State):
-        table.add_column(str(name), justify="left" if name == "pipeline" else "right")
+        table.add_column(name.replace("_", "\n"), justify="left" if name == "pipeline" else "right")
     for pipeline in sorted({row["pipeline"] for row in rows}) or ["(none)"]:
         found = {row["state"]: row["n"] for row in rows if row["pipeline"] == pipeline}
         table.add_row(

@@ -10,6 +10,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 import typer
 
 from dragoman.cli.db import dsn_of, require_running
+from dragoman.cli.hint import hint
 from dragoman.compose import pipelines_of
 from dragoman.core.canonical import JSONObject
 from dragoman.core.errors import BadSetting, NotFound
@@ -45,7 +46,7 @@ async def enqueue(
             cell, settings, repository, revisions, to, key=key, version=version, is_rerun=is_rerun
         )
     typer.echo(f"{'enqueued' if made.is_new else 'there already'}  {made.job_id}  {made.state}")
-    typer.echo(f"see it with: dragoman review show {made.job_id}")
+    typer.echo(f"see it with: {hint(f'review show {made.job_id}')}")
     return 0
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import typer
 
 from dragoman.cli.db import dsn_of, require_running
+from dragoman.cli.hint import hint
 from dragoman.compose import wired
 from dragoman.core.errors import BadInput, NotFound
 from dragoman.core.locale import normalize
+from dragoman.core.text import check_text
 from dragoman.rewrite import store
 from dragoman.rewrite.orchestrator import Complaint, Orchestrator
 from dragoman.settings import Settings, read_settings
@@ -24,6 +26,7 @@ HOME = uuid5(NAMESPACE_URL, "dragoman/local-home")
 YOU = uuid5(NAMESPACE_URL, "dragoman/local-home/you")
 THEY = uuid5(NAMESPACE_URL, "dragoman/local-home/they")
 _WAIT_S = 120.0
+_MAX_INPUT = 1 << 20
 
 
 @asynccontextmanager
@@ -43,7 +46,7 @@ async def submit(message: str, to: str, source: str | None, *, wait: bool) -> in
     """Hand in one complaint."""
     settings = read_settings()
     require_running(settings)
-    text = sys.stdin.read() if message == "-" else message
+    text = check_text(_from_stdin() if message == "-" else message)
     for tag in (to, source):
         if tag is not None and normalize(tag) is None:
             raise BadInput("a language is given as a tag, for instance en, es or pt-BR")
@@ -59,8 +62,13 @@ async def submit(message: str, to: str, source: str | None, *, wait: bool) -> in
             return 1
         if wait:
             return await _wait(orchestrator.cell, accepted.rewrite_request_id)
-    typer.echo(f"see it with: dragoman rewrite show {accepted.rewrite_request_id}")
+    typer.echo(f"see it with: {hint(f'rewrite show {accepted.rewrite_request_id}')}")
     return 0
+
+
+def _from_stdin() -> str:
+    """Bytes that are no text come through as lone surrogates, which no message may have."""
+    return sys.stdin.buffer.read(_MAX_INPUT).decode(errors="surrogateescape")
 
 
 async def show(request_id: UUID) -> int:
@@ -87,9 +95,12 @@ async def _show(cell: Cell, request_id: UUID) -> int:
 
 
 async def _wait(cell: Cell, request_id: UUID) -> int:
-    async with asyncio.timeout(_WAIT_S):
-        while True:
-            known = await store.read_request(cell, request_id)
-            if known is not None and known.state in ("completed", "failed", "canceled"):
-                return await _show(cell, request_id) or (0 if known.state == "completed" else 1)
-            await asyncio.sleep(0.3)  # noqa: TID251 - a person waits at a terminal
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_WAIT_S):
+            while True:
+                known = await store.read_request(cell, request_id)
+                if known is not None and known.state in ("completed", "failed", "canceled"):
+                    return await _show(cell, request_id) or (0 if known.state == "completed" else 1)
+                await asyncio.sleep(0.3)  # noqa: TID251 - a person waits at a terminal
+    typer.echo(f"not yet; see it later with: {hint(f'rewrite show {request_id}')}")
+    return 1

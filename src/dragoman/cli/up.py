@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
+from typing import TextIO
 
 import typer
 
 from dragoman.cli.db import dsn_of, prepare, server_of
 from dragoman.cli.roles import WORKERS
-from dragoman.compose import mail_file, sandbox_file, write_routes
-from dragoman.core.errors import BadSetting
-from dragoman.settings import Settings
+from dragoman.compose import mail_file, provider_url, sandbox_file, write_routes
+from dragoman.core.errors import BadSetting, DragomanError
+from dragoman.review.paths import AllowList
+from dragoman.settings import DoorSettings, Settings, read_secret
 from dragoman.store.database import open_cell
 from dragoman.store.embedded import Server
 
@@ -98,14 +101,27 @@ class Supervisor:
         """All of them."""
         return [*self.outside, *self.doors, *self.workers]
 
+    def stay(self) -> None:
+        """Watch until Ctrl-C or SIGTERM."""
+        pause = threading.Event()
+        while not pause.wait(0.3):
+            self.watch()
+
     def watch(self) -> None:
-        """Keep them alive."""
-        for child in self.children:
-            if child.watch(time.monotonic()):
-                typer.echo(
-                    f"{child.name} has died and will be started again; its log is {child.log}",
-                    err=True,
-                )
+        """Keep them alive, and the database without which they die."""
+        died = [child for child in self.children if child.watch(time.monotonic())]
+        for child in died:
+            typer.echo(
+                f"{child.name} has died and will be started again; its log is {child.log}", err=True
+            )
+        if died:
+            self._revive()
+
+    def _revive(self) -> None:
+        try:
+            self.server.ensure_running()
+        except DragomanError as error:
+            typer.echo(f"dragoman: {error}", err=True)
 
     def stop(self) -> None:
         """Workers first, then doors, then the outside, then the database."""
@@ -127,11 +143,9 @@ class Supervisor:
 
 def stay_up(settings: Settings) -> int:
     """Run until Ctrl-C or SIGTERM."""
-    with supervised(settings) as supervisor, interrupted() as stop:
+    with suppress(KeyboardInterrupt), supervised(settings) as supervisor:
         typer.echo(f"Dragoman is up: {supervisor.door_url()}  (Ctrl-C stops it)")
-        while not stop.wait(0.3):
-            supervisor.watch()
-        typer.echo("stopping")
+        supervisor.stay()
     return 0
 
 
@@ -139,16 +153,62 @@ def stay_up(settings: Settings) -> int:
 def supervised(
     settings: Settings, tell: Callable[[str], None] = typer.echo
 ) -> Generator[Supervisor]:
-    """Everything started and ready; everything stopped at the end, whatever happened."""
-    with only_one(settings.home):
+    """Everything started and ready; everything stopped at the end, whatever happened.
+
+    Ctrl-C and SIGTERM raise KeyboardInterrupt inside; once it stops, both are ignored.
+    """
+    _refuse_impossible(settings)
+    with only_one(settings.home), _terminable() as ignore:
         supervisor = Supervisor(settings, server_of(settings))
         try:
+            _take_port(settings.door, tell)
             tell("database …")
             prepare(settings)
             _start(supervisor, tell)
             yield supervisor
         finally:
+            ignore()
+            tell("stopping …")
             supervisor.stop()
+
+
+def _refuse_impossible(settings: Settings) -> None:
+    """What could never work is said before anything is started."""
+    _ = settings.pace
+    AllowList.read(settings.review.allow)
+    read_secret(settings.provider.api_key_env, settings.provider.api_key_file)
+    read_secret(settings.mail.password_env, settings.mail.password_file)
+    if not settings.uses_sandbox:
+        provider_url(settings)
+
+
+def _take_port(door: DoorSettings, tell: Callable[[str], None]) -> None:
+    """Refuse a port that was asked for and is taken; if nobody asked for it, take another one."""
+    why = _taken(door.host, door.port)
+    if why is None:
+        return
+    name = f"door.host {door.host}, door.port {door.port}"
+    if why != errno.EADDRINUSE:
+        code = errno.errorcode.get(why, "unknown")
+        raise BadSetting(f"the door cannot listen at {name} ({code})")
+    if "port" in door.model_fields_set:
+        raise BadSetting(f"{name}: another program listens there; set DRAGOMAN_DOOR__PORT")
+    with socket.create_server((door.host, 0), family=_family(door.host)) as free:
+        port = free.getsockname()[1]
+    os.environ["DRAGOMAN_DOOR__PORT"] = str(port)  # the door's process reads it
+    tell(f"port {door.port} is taken by another program; the door listens at {port}")
+
+
+def _taken(host: str, port: int) -> int | None:
+    try:
+        socket.create_server((host, port), family=_family(host)).close()
+    except OSError as error:
+        return error.errno or 0
+    return None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _start(supervisor: Supervisor, tell: Callable[[str], None]) -> None:
@@ -223,8 +283,7 @@ def only_one(home: Path) -> Generator[None]:
     """Two supervisors of one installation would start everything twice."""
     import fcntl  # noqa: PLC0415 - used here alone
 
-    home.mkdir(mode=0o711, parents=True, exist_ok=True)
-    with (home / "up.lock").open("w") as lock:
+    with _lock_file(home) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -232,17 +291,32 @@ def only_one(home: Path) -> Generator[None]:
         yield
 
 
-@contextmanager
-def interrupted() -> Generator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set."""
-    stop = threading.Event()
-
-    def set_stop(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    kept = {each: signal.signal(each, set_stop) for each in (signal.SIGINT, signal.SIGTERM)}
+def _lock_file(home: Path) -> TextIO:
     try:
-        yield stop
+        home.mkdir(mode=0o711, parents=True, exist_ok=True)
+        return (home / "up.lock").open("w")
+    except OSError as error:
+        code = errno.errorcode.get(error.errno or 0, "OSError")
+        raise BadSetting(
+            f"{home} cannot be made or written by this user ({code}); "
+            "name another folder in DRAGOMAN_HOME"
+        ) from None
+
+
+@contextmanager
+def _terminable() -> Generator[Callable[[], None]]:
+    """SIGTERM is as good as Ctrl-C; gives what makes this process deaf to both of them."""
+    kept = {
+        signal.SIGINT: signal.getsignal(signal.SIGINT),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler),
+    }
+
+    def ignore() -> None:
+        for each in kept:
+            signal.signal(each, signal.SIG_IGN)
+
+    try:
+        yield ignore
     finally:
         for each, handler in kept.items():
             signal.signal(each, handler)

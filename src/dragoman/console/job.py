@@ -130,7 +130,7 @@ class JobPage:
     def spent(self) -> list[tuple[str, str, timedelta]]:
         """Where the time went: state, words, how long; the parts add up to the whole."""
         total = dict.fromkeys(_SPENT, timedelta())
-        for event, later in self._moves():
+        for event, later in self.moves:
             if event.state in total:
                 total[event.state] += later - event.at
         return [(state, _SPENT[state], gap) for state, gap in total.items() if gap]
@@ -139,7 +139,7 @@ class JobPage:
     def visits(self) -> dict[str, str]:
         """What a state of the map says: how long, in how many visits, or since when it is final."""
         found: dict[str, list[timedelta]] = {}
-        for event, later in self._moves():
+        for event, later in self.moves:
             found.setdefault(event.state, []).append(later - event.at)
         said = {
             state: f"{added(sum(gaps, timedelta()))} in {counted(len(gaps), 'visit')}"
@@ -167,7 +167,9 @@ class JobPage:
                 tokens.setdefault(event.token, []).append(event)
         return [_attempt(token, events) for token, events in tokens.items()]
 
-    def _moves(self) -> list[tuple[Event, datetime]]:
+    @property
+    def moves(self) -> list[tuple[Event, datetime]]:
+        """The events that changed its state, each with the time of the next one."""
         moves = [event for event in self.events if event.came_from != event.state]
         ends = [event.at for event in moves[1:]] + [self.until]
         return list(zip(moves, ends, strict=True))
@@ -263,7 +265,7 @@ def _now(page: JobPage) -> str:
 def _ended(page: JobPage) -> str:
     job, at = page.job, clock(page.until)
     if job["state"] == "completed":
-        nth = _ORDINALS[min(job["attempt_count"], 9)]
+        nth = _ORDINALS[min(int(job["attempt_count"]), 9)]
         return f"Completed at {at} on the {nth} attempt, {_age(page)} after it was accepted."
     if job["state"] == "canceled":
         by = next(event.actor for event in page.events if event.kind == "canceled")
@@ -307,7 +309,7 @@ def because(job: Row) -> str:
 
 
 def _since(page: JobPage) -> str:
-    return clock(page._moves()[-1][0].at)  # noqa: SLF001 - the same page
+    return clock(page.moves[-1][0].at)
 
 
 def _retries(page: JobPage) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from importlib import resources
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 from starlette.staticfiles import StaticFiles
 
@@ -19,7 +19,10 @@ from dragoman.console.lanes import lane_rows, total_of
 from dragoman.console.queries import JobRow, OpenBatch
 from dragoman.core.job import TERMINAL, State
 
-PARTS = "full_tally verdict chart waits lanes batches finished alerts doubts next deliveries runs".split()
+PARTS = (
+    *("full_tally", "verdict", "chart", "waits", "lanes", "batches", "finished"),
+    *("alerts", "doubts", "next", "deliveries", "runs"),
+)
 _NAMES = {"full_tally": "tally"}
 _BATCH = {
     "submitting": "processing",
@@ -46,8 +49,6 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._env.globals.update(_HELPERS)
-        self._env.globals.update(states=[state.value for state in State])
 
     def static(self) -> StaticFiles:
         """The sheet, the script and the icon."""
@@ -55,67 +56,40 @@ class Pages:
 
     def login(self, *, is_wrong: bool) -> str:
         """The form that asks for the key."""
-        return self._env.get_template("login.html").render(cell=self.cell, is_wrong=is_wrong)
+        return self._template("login.html").render(cell=self.cell, is_wrong=is_wrong)
 
     def overview(self, figures: Overview | None, *, theme: str, is_away: bool) -> str:
         """The first page; without the database, the last figures it had."""
         shown = _overview(figures) if figures else {"o": None}
-        now = figures.now if figures else None
-        title = self._title(figures, is_away=is_away)
-        return self._page(
-            "overview.html",
-            "overview",
-            title,
-            theme,
-            now,
-            is_away=is_away,
-            stream="/stream?page=overview",
-            **shown,
-        )
+        frame = self._frame("overview", self._title(figures, is_away=is_away), theme)
+        frame |= {"now": figures.now if figures else None, "away": is_away}
+        return self._template("overview.html").render(frame | shown)
 
-    def jobs(
-        self, theme: str, now: datetime | None, *, is_away: bool = False, **shown: object
-    ) -> str:
+    def jobs(self, shown: Mapping[str, object], *, theme: str) -> str:
         """A list of jobs."""
-        title = f"Jobs · Dragoman {self.cell}"
-        return self._page(
-            "jobs.html",
-            "jobs",
-            title,
-            theme,
-            now,
-            is_away=is_away,
-            stream="/stream?page=jobs",
-            **shown,
-        )
+        frame = self._frame("jobs", f"Jobs · Dragoman {self.cell}", theme)
+        return self._template("jobs.html").render(frame | dict(shown))
 
-    def job(self, page: JobPage | None, tally: Tally | None, *, theme: str, is_away: bool) -> str:
+    def no_jobs(self, last: Overview | None, *, theme: str) -> str:
+        """The list while the database is away: the last sum, and no rows."""
+        now, tally = (last.now, last.tally) if last else (None, None)
+        frame: dict[str, object] = {"shown": None, "said": "", "queries": 0, "away": True}
+        return self.jobs(frame | {"now": now, "t": tally}, theme=theme)
+
+    def job(self, page: JobPage, tally: Tally, *, theme: str) -> str:
         """One job."""
-        if page is None:
-            return self._page(
-                "job.html",
-                "job",
-                f"Job · Dragoman {self.cell}",
-                theme,
-                None,
-                is_away=is_away,
-                p=None,
-                t=tally,
-            )
         job = page.job
         title = f"{job['state']} · job {words.short(job['job_id'])} · Dragoman {self.cell}"
+        frame = self._frame("job", title, theme)
         stream = "" if page.is_final else f"/stream?page=job&job={job['job_id']}"
-        return self._page(
-            "job.html",
-            "job",
-            title,
-            theme,
-            job["now"],
-            is_away=is_away,
-            stream=stream,
-            **_job(page),
-            t=tally,
-        )
+        frame |= {"stream": stream, "now": job["now"], "t": tally}
+        return self._template("job.html").render(frame | _job(page))
+
+    def no_job(self, *, theme: str) -> str:
+        """A job's page while the database is away."""
+        frame = self._frame("job", f"no answer · Dragoman {self.cell}", theme)
+        gone: dict[str, object] = {"p": None, "t": None, "now": None, "away": True, "stream": ""}
+        return self._template("job.html").render(frame | gone)
 
     def overview_parts(self, figures: Overview) -> dict[str, str]:
         """The fragments that a live page swaps, by their ids."""
@@ -138,29 +112,17 @@ class Pages:
         """What a live page shows when the database has gone."""
         return {"away": self._part("away", {"away": True, "now": now})}
 
-    def _page(
-        self,
-        name: str,
-        page: str,
-        title: str,
-        theme: str,
-        now: datetime | None,
-        *,
-        is_away: bool,
-        **shown: object,
-    ) -> str:
-        frame = {
-            "page": page,
-            "title": title,
-            "theme": theme,
-            "now": now,
-            "away": is_away,
-            "cell": self.cell,
-        }
-        return self._env.get_template(name).render(**{"stream": "", "asked": ""} | frame | shown)
+    def _frame(self, page: str, title: str, theme: str) -> dict[str, object]:
+        """What every page has around it."""
+        stream = f"/stream?page={page}"
+        named = {"page": page, "title": title, "theme": theme, "cell": self.cell}
+        return {**named, "stream": stream, "away": False, "asked": ""}
 
     def _part(self, name: str, shown: Mapping[str, object]) -> str:
-        return self._env.get_template(f"parts/{name}.html").render(**shown).strip()
+        return self._template(f"parts/{name}.html").render(**shown).strip()
+
+    def _template(self, name: str) -> Template:
+        return self._env.get_template(name, globals=_HELPERS)
 
     def _title(self, figures: Overview | None, *, is_away: bool) -> str:
         needs = len(figures.needs) if figures else 0
@@ -225,7 +187,8 @@ def _because(row: JobRow) -> str:
     return because(asdict(row))
 
 
-_HELPERS = {
+_HELPERS: dict[str, object] = {
+    "states": [state.value for state in State],
     "number": words.number,
     "counted": words.counted,
     "span": words.span,

@@ -44,6 +44,7 @@ class Console:
         self.watch = Watch(cell_of, pace)
         self._cell_of = cell_of
         self._closing = asyncio.Event()
+        self.listeners = 0
 
     def router(self) -> APIRouter:
         """The addresses."""
@@ -86,19 +87,8 @@ class Console:
                     return RedirectResponse(f"/jobs/{found}", 303)
                 shown = await self._list(page, filters, asked)
         except AWAY:
-            last = self.watch.last
-            return _html(
-                self.pages.jobs(
-                    _theme(theme),
-                    last.now if last else None,
-                    is_away=True,
-                    shown=None,
-                    said="",
-                    t=last and last.tally,
-                ),
-                503,
-            )
-        return _html(self.pages.jobs(_theme(theme), **shown))
+            return _html(self.pages.no_jobs(self.watch.last, theme=_theme(theme)), 503)
+        return _html(self.pages.jobs(shown, theme=_theme(theme)))
 
     async def job(self, job_id: UUID, theme: str = "") -> Response:
         """One job, explained."""
@@ -107,10 +97,10 @@ class Console:
                 found = await read_job_page(page, job_id)
                 tally = await self.watch.tally(page)
         except AWAY:
-            return _html(self.pages.job(None, None, theme=_theme(theme), is_away=True), 503)
+            return _html(self.pages.no_job(theme=_theme(theme)), 503)
         if found is None:
             raise NotFound("there is no job with this id")
-        return _html(self.pages.job(found, tally, theme=_theme(theme), is_away=False))
+        return _html(self.pages.job(found, tally, theme=_theme(theme)))
 
     async def stream(self, page: str = "overview", job: UUID | None = None) -> Response:
         """Changed fragments about once a second, for as long as somebody listens."""
@@ -124,14 +114,16 @@ class Console:
 
     async def _changes(self, fragments: Fragments) -> AsyncGenerator[str]:
         sent: dict[str, str] = {}
-        while not self._closing.is_set():
-            found = await self._found(fragments)
-            changed = {name: html for name, html in found.items() if sent.get(name) != html}
-            sent |= changed
-            yield (
-                f"event: swap\ndata: {json.dumps(changed)}\n\n" if changed else ": nothing new\n\n"
-            )
-            await self._pause()
+        self.listeners += 1
+        try:
+            while not self._closing.is_set():
+                found = await self._found(fragments)
+                changed = {name: html for name, html in found.items() if sent.get(name) != html}
+                sent |= changed
+                yield _event(changed)
+                await self._pause()
+        finally:
+            self.listeners -= 1
 
     async def _found(self, fragments: Fragments) -> dict[str, str]:
         try:
@@ -181,6 +173,11 @@ class Console:
             "queries": page.queries,
             "took_ms": (ports.monotonic() - began) * 1000,
         }
+
+
+def _event(changed: dict[str, str]) -> str:
+    """One server-sent event; when nothing changed, a comment keeps the line open."""
+    return f"event: swap\ndata: {json.dumps(changed)}\n\n" if changed else ": nothing new\n\n"
 
 
 def _said(still: int, accepted: int) -> str:

@@ -78,7 +78,10 @@ class Mail:
 
     def _header(self, name: str) -> str:
         head, _, _ = self.content.partition(b"\r\n\r\n")
-        return str(message_from_bytes(head, policy=policy.default).get(name, ""))
+        try:
+            return str(message_from_bytes(head, policy=policy.default).get(name, ""))
+        except UnicodeError:  # the parser's own, at an encoded word that holds half a character
+            return ""
 
 
 @dataclass(slots=True)

@@ -107,9 +107,7 @@ class SealedFile:
         key = self._key_file.read(_KEY_BYTES + 1)
         if len(key) == _KEY_BYTES:
             return key
-        if self._path.exists():
-            raise self._unreadable()
-        # Nothing is sealed yet: a start that was killed here left no key or half of one.
+        # A first start, or one that was killed here; what another key has sealed stays unreadable.
         key = AESGCM.generate_key(_KEY_BYTES * 8)
         self._key_file.seek(0)
         self._key_file.truncate()

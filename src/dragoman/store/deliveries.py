@@ -11,7 +11,7 @@ from dragoman.core.canonical import JSONObject, canonical
 from dragoman.core.failure import Failure
 from dragoman.core.ids import DeliveryId, HomeId, JobId, Token, uuid7
 from dragoman.core.job import Kind, Reason
-from dragoman.store.database import Cell
+from dragoman.store.database import Cell, Tx
 from dragoman.store.jobs import facts, wake_jobs
 
 
@@ -142,13 +142,14 @@ async def record_unsent(
             actor=actor,
             facts=one.facts(**failure.facts()),
         )
-        if became == "failed":
+        if rows and became == "failed":
+            await _alert(tx, one, "delivery_failed", failure)
             await wake_jobs(tx, [JobId(row[0]) for row in rows], Reason.AWAITING_DELIVERIES)
         return bool(rows)
 
 
 async def record_doubt(cell: Cell, actor: UUID, one: Delivery, failure: Failure) -> bool:
-    """Nobody knows whether the message arrived."""
+    """Nobody knows whether the message arrived; a person is told if nothing else can find out."""
     async with cell.transaction("record_delivery_doubt") as tx:
         rows = await tx.tuples(
             "delivery/record_doubt",
@@ -160,7 +161,21 @@ async def record_doubt(cell: Cell, actor: UUID, one: Delivery, failure: Failure)
             actor=actor,
             facts=one.facts(**failure.facts()),
         )
+        if rows and one.guarantee == "neither":
+            await _alert(tx, one, "delivery_unknown", failure)
         return bool(rows)
+
+
+async def _alert(tx: Tx, one: Delivery, kind: str, failure: Failure) -> None:
+    """Raised in the transaction of what it tells of: a crash leaves both or neither."""
+    await tx.run(
+        "alert/raise_alert",
+        id=uuid7(),
+        kind=kind,
+        subject=str(one.id),
+        severity="act",
+        facts=facts(delivery_id=str(one.id), code=failure.code).decode(),
+    )
 
 
 async def record_asked(cell: Cell, one: Delivery) -> bool:

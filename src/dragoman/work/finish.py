@@ -320,5 +320,7 @@ async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
 def _brings_something(one: Finished) -> bool:
     """Whether it could come late: a sweeper that was second to requeue a claim brings nothing."""
     outcome = one.outcome
-    is_swept = isinstance(outcome, Retry) and outcome.failure.error_class is FailureClass.STALE_CLAIM
+    is_swept = (
+        isinstance(outcome, Retry) and outcome.failure.error_class is FailureClass.STALE_CLAIM
+    )
     return not is_swept

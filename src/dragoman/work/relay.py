@@ -18,7 +18,7 @@ from dragoman.core.errors import LeaseLost
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.job import Reason
 from dragoman.core.retry import FullJitter
-from dragoman.store import deliveries, workers
+from dragoman.store import deliveries
 from dragoman.store.database import Cell
 from dragoman.work.acts import act_once, send_message
 from dragoman.work.loop import Loop, Station
@@ -58,17 +58,13 @@ class Sending:
         may_retry = failure.is_retryable and tries < self.one.max_attempts
         delay = _RETRY.delay_s(tries, failure.retry_after_s) if may_retry else None
         reason = Reason.FAILURE if may_retry or not failure.is_retryable else Reason.EXHAUSTED
-        was_ours = await deliveries.record_unsent(
+        await deliveries.record_unsent(
             self.cell, self.actor, self.one, failure, delay_s=delay, reason=reason
         )
-        if was_ours and delay is None:
-            await _alert(self.cell, self.one, "delivery_failed", failure.code)
 
     async def doubt(self, failure: Failure) -> None:
         """Nobody knows whether it arrived."""
-        was_ours = await deliveries.record_doubt(self.cell, self.actor, self.one, failure)
-        if was_ours and self.one.guarantee == Guarantee.NEITHER:
-            await _alert(self.cell, self.one, "delivery_unknown", failure.code)
+        await deliveries.record_doubt(self.cell, self.actor, self.one, failure)
 
 
 class Relay(Loop):
@@ -152,9 +148,3 @@ class Relay(Loop):
         await deliveries.record_unsent(
             station.cell, station.line.worker, one, failure, delay_s=0.0, reason=reason
         )
-
-
-async def _alert(cell: Cell, one: deliveries.Delivery, kind: str, code: str) -> None:
-    await workers.raise_alert(
-        cell, kind, str(one.id), "act", {"delivery_id": str(one.id), "code": code}
-    )

@@ -46,14 +46,22 @@ class Worker(Loop):
         held = await jobs.claim_jobs(
             station.cell, station.line.worker, keys, station.profile.concurrency
         )
-        counts = await asyncio.gather(*(self._see_through(job) for job in held))
-        return len(held) if sum(counts, Counter[str]()).total() else 0
+        seen = await asyncio.gather(*map(self._see_through, held), return_exceptions=True)
+        for each in seen:
+            if isinstance(each, BaseException):
+                # What this worker cannot let go of, others take back once its lease is gone.
+                station.line.lost.set()
+                raise each
+        return len(held)
 
     async def _see_through(self, job: Held) -> Counter[str]:
         station = self.station
         try:
             outcome = await self._outcome(job)
-        except (DatabaseError, LeaseLost):
+        except LeaseLost:
+            station.line.fence()  # the whole worker, or this job alone?
+            return Counter(lost=1)
+        except DatabaseError:
             raise
         except Exception as error:  # noqa: BLE001 - an unknown exception is a bug: no retry, a page
             await self._page(error)

@@ -1,6 +1,7 @@
 -- Make ready what has become due, a bounded number; expects nothing but the clock; returns how many by its row count.
+-- An array, not a join: with a join the planner may read every standing there is to find these few.
 update standing set ready = true, not_before_at = null
- where id in (
+ where id = any(array(
    select id from standing
     where not_before_at <= (select clock()) and not ready and state = 'queued'
-    order by not_before_at limit %(most)s for update skip locked)
+    order by not_before_at limit %(most)s for update skip locked))

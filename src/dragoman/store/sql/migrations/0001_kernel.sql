@@ -198,7 +198,8 @@ create table event (
 ) partition by range (at);
 
 -- Months are made ahead, by the owner alone: create first, attach under a short lock.
-create function ensure_partitions(ahead int default 3) returns int language plpgsql security definer as $$
+create function ensure_partitions(ahead int default 3) returns int language plpgsql security definer
+  set search_path from current as $$
 declare
   first_day date; made int := 0; part text;
 begin
