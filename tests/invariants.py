@@ -185,7 +185,8 @@ ALWAYS = (
              union all select job_id, home_id from dead_letter
              union all select job_id, home_id from delivery
              union all select job_id, home_id from stage_result
-             union all select j.id, r.home_id from job j, rewrite_request r where r.id = j.request_id
+             union all
+             select j.id, r.home_id from job j join rewrite_request r on r.id = j.request_id
            ) o on o.job_id = j.id
             where o.home_id <> j.home_id""",
     ),

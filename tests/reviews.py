@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
@@ -19,9 +19,11 @@ from uuid import UUID, uuid5
 import psycopg
 from psycopg.rows import dict_row
 
-from dragoman.channels.base import Channel
+from dragoman.channels.base import Absent, CannotTell, Channel, Finding, Guarantee, Message
 from dragoman.channels.smtp import SMTP, SMTPSettings
+from dragoman.core.answer import Answer, Doubt, Happened, NothingHappened
 from dragoman.core.canonical import JSONObject
+from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.profile import Profile
 from dragoman.core.retry import FullJitter, RetryPolicy
 from dragoman.review.enqueue import Enqueued, Wanted, enqueue_review
@@ -43,6 +45,7 @@ from tests.invariants import violations
 ANN, BOB = "mailto:ann@team.example", "mailto:bob@team.example"
 PROJECT = uuid5(UUID(int=7), "shop")
 TOKEN = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"  # a secret in the code that is reviewed
+LOST = Failure(FailureClass.NETWORK_TIMEOUT, "lost")
 AT_ONCE = FullJitter(rng=lambda: 0.0)
 LATEST = FullJitter(rng=lambda: 1.0)
 PATIENT = replace(stand.TEST_PROFILE, lease_s=3600, send_deadline_s=5, settle_s=60)
@@ -114,6 +117,43 @@ def pipeline_of(
 ) -> Pipeline:
     """The review pipeline over these channels; the shop may be read."""
     return review_pipeline("main", allow or [f"{shop().repository}/"], channels, 30, retry)
+
+
+@dataclass
+class Target:
+    """A target in memory: what it got, and what goes wrong next."""
+
+    guarantee: Guarantee
+    plan: list[str | Failure] = field(default_factory=list)
+    scheme: str = "post"
+    settle_s: float = 0
+    sends: list[tuple[str, bytes]] = field(default_factory=list)
+    taken: list[tuple[str, bytes]] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    is_mute: bool = False
+
+    def render(self, message: Message) -> bytes:
+        """Its bytes."""
+        return f"{message.key} {message.created_at} {message.body}".encode()
+
+    async def send(self, recipient: str, key: str, rendered: bytes, deadline_s: float) -> Answer:
+        """What the plan says, or simply yes."""
+        self.sends.append((key, rendered))
+        step = self.plan.pop(0) if self.plan else "take"
+        if isinstance(step, Failure):
+            return NothingHappened(step)
+        if step == "lose":
+            return Doubt(LOST)
+        if self.guarantee is not Guarantee.KEY or key not in dict(self.taken):
+            self.taken.append((key, rendered))
+        return Doubt(LOST) if step == "take and fall silent" else Happened(f"id of {key}", {})
+
+    async def lookup(self, recipient: str, key: str) -> Finding:
+        """Whether it has it."""
+        self.asked.append(key)
+        if self.is_mute:
+            return CannotTell(LOST)
+        return Happened(f"id of {key}", {}) if key in dict(self.taken) else Absent()
 
 
 @dataclass

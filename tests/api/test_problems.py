@@ -100,8 +100,8 @@ def test_health_is_whether_the_database_answers(
     door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """200 with it, 503 without it, and no more than that."""
-    monkeypatch.setattr("dragoman.api.cells.PATIENCE_S", 0.3)
     assert (door.get("/healthz").status, door.get("/healthz").json) == (200, {"status": "ok"})
+    monkeypatch.setattr("dragoman.api.cells.PATIENCE_S", 0.3)
     with Door(tmp_path, None) as alone:
         reply = alone.get("/healthz")
     assert (reply.status, reply.json["code"]) == (503, "database_down")

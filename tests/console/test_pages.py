@@ -76,7 +76,7 @@ def test_a_forged_counter_is_dashed_and_told(tmp_path: Path) -> None:
 
 
 def test_what_needs_a_person_stands_apart_from_what_settles_itself(busy: Scene) -> None:
-    """The dead letter is asked for; the batch whose creation is unknown is told, with what it holds."""
+    """The dead letter is asked for; the batch in doubt is told, with what it holds."""
     page = busy.door.get("/").text
     needs = page[page.index('id="alerts"') : page.index('id="doubts"')]
     doubts = page[page.index('id="doubts"') : page.index('id="next"')]
@@ -99,9 +99,9 @@ def test_an_alert_and_a_held_message_need_a_person(empty: Scene) -> None:
     page = empty.door.get("/").text
     needs = page[page.index('id="alerts"') : page.index('id="doubts"')]
     doubts = page[page.index('id="doubts"') : page.index('id="next"')]
-    assert ("Runtime bug" in needs, "Delivery held" in needs) == (True, True)
+    assert (needs.count("Runtime bug"), needs.count("Delivery held")) == (1, 1)
     assert "Small thing" not in page
-    assert ("Delivery by smtp" in doubts, "1 of 2 unknown" in doubts) == (True, True)
+    assert (doubts.count("Delivery by smtp"), doubts.count("1 of 2 unknown")) == (1, 1)
     assert "<script>alert" not in page
     assert CANARY not in page
 
@@ -123,7 +123,7 @@ def test_lanes_and_pairs_add_up(busy: Scene) -> None:
 
 
 def test_no_page_holds_a_word_of_a_message(busy: Scene) -> None:
-    """The canary of every message, and every sentence that was written, are absent from all pages."""
+    """The canary of every message and every sentence that was written are absent."""
     written = [
         row[0] for row in stand.rows(busy.database, "select rewritten_text from rewrite_output")
     ]
@@ -183,7 +183,7 @@ def test_a_theme_can_be_asked_for(busy: Scene, theme: str) -> None:
 
 
 def test_jobs_are_filtered_and_found(busy: Scene) -> None:
-    """By state, lane and pair; the end of an id finds its job, a whole id or a request's leads there."""
+    """By state, lane and pair; the end of an id finds its job, a whole id leads there."""
     door = busy.door
 
     def listed(query: str) -> set[str]:
@@ -235,6 +235,7 @@ def test_without_the_database_the_page_says_so(
     busy: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """503 with the page's own words: the last figures with their time, or that there were none."""
+    assert busy.door.get("/").status == 200
     for name in ("dragoman.api.cells.PATIENCE_S", "dragoman.console.live.PATIENCE_S"):
         monkeypatch.setattr(name, 0.3)
     with Door(tmp_path, None) as door:
@@ -243,7 +244,6 @@ def test_without_the_database_the_page_says_so(
             assert (reply.status, reply.headers["retry-after"]) == (503, "5")
             assert "The database does not answer" in reply.text
     watch = busy.door.app.state.console.watch
-    busy.door.get("/")
     monkeypatch.setattr(watch, "cell_of", nobody)
     monkeypatch.setattr("dragoman.console.live.FRESH_S", -1.0)
     page = busy.door.get("/")

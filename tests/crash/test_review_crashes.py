@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from dragoman.channels.base import Channel
 from dragoman.channels.file import File, FileSettings
@@ -61,16 +62,21 @@ class Place:
 
 
 @contextmanager
-def a_place() -> Iterator[Place]:
-    """A review that waits, and nothing that has happened yet."""
-    database = stand.new_database()
+def a_place(sandbox: Sandbox, database: str) -> Iterator[Place]:
+    """Targets that nobody has sent to yet, around a database of this schedule's own."""
     try:
-        with Sandbox() as sandbox, MailSandbox() as mail, TemporaryDirectory() as folder:
-            place = Place(database, sandbox, mail, Path(folder) / "told.jsonl")
-            asyncio.run(_enqueue(place))
-            yield place
+        with MailSandbox() as mail, TemporaryDirectory() as folder:
+            yield Place(database, sandbox, mail, Path(folder) / "told.jsonl")
     finally:
         postgres.drop(database)
+
+
+@contextmanager
+def a_waiting_review(sandbox: Sandbox) -> Iterator[Place]:
+    """A review that waits, and nothing that has happened yet."""
+    with a_place(sandbox, stand.new_database()) as place:
+        asyncio.run(_enqueue(place))
+        yield place
 
 
 async def _enqueue(place: Place) -> None:
@@ -99,7 +105,7 @@ def a_life(place: Place) -> rig.Life:
 @functools.cache
 def crossings() -> tuple[rig.Crossing, ...]:
     """Every moment at which that process can die; its whole life ends well."""
-    with a_place() as place:
+    with Sandbox() as sandbox, a_waiting_review(sandbox) as place:
         found = rig.crossings_of(place.database, place.sandbox, a_life(place))
         assert place.rows("select state from standing") == [("completed",)]
         return tuple(found)
@@ -151,9 +157,9 @@ def is_between(at: rig.Crossing, first: str, last: str) -> int:
     return sum(start <= at.index < end for start, end in zip(starts, ends, strict=True))
 
 
-def survives(at: rig.Crossing) -> list[str]:
+def survives(sandbox: Sandbox, at: rig.Crossing) -> list[str]:
     """What is wrong after a process died there and a crew has cleaned up."""
-    with a_place() as place:
+    with a_waiting_review(sandbox) as place:
         dies = rig.at_crossing(at)
         rig.live_and_die(place.database, place.sandbox, a_life(place), dies)
         under_way = [
@@ -188,7 +194,8 @@ def _paid(place: Place) -> Iterator[str]:
     calling = place.rows("select attempt from history where kind = 'calling'")
     if any(times > 1 for times in Counter(calling).values()):
         yield f"an attempt was paid twice: {calling}"
-    paid = len(rig.ledger_of(place.sandbox)["responses"])
+    [(job,)] = place.rows("select id::text from job")
+    paid = [row["custom_id"] for row in rig.ledger_of(place.sandbox)["responses"]].count(job)
     if not 1 <= paid <= len(calling):
         yield f"{paid} answers paid, {len(calling)} announced"
 
@@ -214,7 +221,8 @@ def moments(life: tuple[rig.Crossing, ...]) -> list[rig.Crossing]:
 def test_whoever_dies_anywhere_tells_nobody_twice(shard: int) -> None:
     """Killed at any crossing: mail at most once, a target that can be asked exactly once."""
     dying = moments(crossings())[shard::SHARDS]
-    assert [fault for at in dying for fault in survives(at)] == []
+    with Sandbox() as sandbox:
+        assert [fault for at in dying for fault in survives(sandbox, at)] == []
 
 
 def test_the_life_that_is_cut_short_has_every_port_of_both_roles() -> None:
@@ -239,16 +247,17 @@ def test_the_life_that_is_cut_short_has_every_port_of_both_roles() -> None:
 # A relay that settles what a dead one left, and dies too.
 
 
-@contextmanager
-def a_place_in_doubt(*, has_line: bool) -> Iterator[Place]:
-    """Both messages were on their way when a relay died; the line reached the file, or did not."""
-    with a_place() as place:
-        asyncio.run(_die_sending(place, has_line=has_line))
-        stand.move_clock(place.database, CALM_S)
-        yield place
+def build_in_doubt(owner_dsn: str) -> None:
+    """A review whose two messages were on their way when a relay died."""
+    stand.build(owner_dsn)
+    name = str(conninfo_to_dict(owner_dsn)["dbname"])
+    with Sandbox() as sandbox, MailSandbox() as mail:
+        place = Place(name, sandbox, mail, Path("never-written"))
+        asyncio.run(_enqueue(place))
+        asyncio.run(_die_sending(place))
 
 
-async def _die_sending(place: Place, *, has_line: bool) -> None:
+async def _die_sending(place: Place) -> None:
     async with (
         rig.providers_of(place.sandbox) as providers,
         stand.station_of(place.database, place.pipelines) as station,
@@ -258,8 +267,18 @@ async def _die_sending(place: Place, *, has_line: bool) -> None:
         await worker.run_once()
         for one in await deliveries.claim_deliveries(cell, me, list(place.channels), 2):
             assert await deliveries.start_sending(cell, me, one, 6)
-            if has_line and one.channel == "file":
-                await place.channels["file"].send(one.recipient, one.key, one.payload, 5)
+
+
+@contextmanager
+def a_place_in_doubt(sandbox: Sandbox, *, has_line: bool) -> Iterator[Place]:
+    """Some time after that death; the line had reached the file, or it had not."""
+    database = postgres.clone(postgres.template_database(build_in_doubt))
+    with a_place(sandbox, database) as place:
+        stand.move_clock(database, CALM_S)
+        if has_line:
+            [(line,)] = place.rows("select payload from delivery where channel = 'file'")
+            place.file.write_bytes(line)
+        yield place
 
 
 def a_relay_that_settles(place: Place) -> rig.Life:
@@ -275,26 +294,27 @@ def a_relay_that_settles(place: Place) -> rig.Life:
 @functools.cache
 def crossings_of_settling(*, has_line: bool) -> tuple[rig.Crossing, ...]:
     """Every moment at which the second relay can die."""
-    with a_place_in_doubt(has_line=has_line) as place:
+    with Sandbox() as sandbox, a_place_in_doubt(sandbox, has_line=has_line) as place:
         return tuple(rig.crossings_of(place.database, place.sandbox, a_relay_that_settles(place)))
+
+
+def settles(sandbox: Sandbox, at: rig.Crossing, has_line: bool) -> list[str]:
+    """What is wrong after that relay died there and a crew has cleaned up."""
+    with a_place_in_doubt(sandbox, has_line=has_line) as place:
+        life = a_relay_that_settles(place)
+        rig.live_and_die(place.database, sandbox, life, rig.at_crossing(at))
+        clean_up(place)
+        found = [*_told(place, "unknown"), *violations(place.database)]
+        return [f"{at}: {each}" for each in found]
 
 
 @pytest.mark.req("R369", "R370", "R383")
 @pytest.mark.parametrize("has_line", [True, False], ids=["it arrived", "it did not"])
 def test_a_relay_that_dies_while_it_settles_a_doubt_is_followed_by_another(has_line: bool) -> None:
     """The mail stays unknown with its alert; the line is adopted or sent, and stands there once."""
-    found = []
-    for at in moments(crossings_of_settling(has_line=has_line)):
-        with a_place_in_doubt(has_line=has_line) as place:
-            life = a_relay_that_settles(place)
-            rig.live_and_die(place.database, place.sandbox, life, rig.at_crossing(at))
-            clean_up(place)
-            faults = [
-                *_told(place, "unknown"),
-                *violations(place.database, rig.ledger_of(place.sandbox)),
-            ]
-            found += [f"{at}: {each}" for each in faults]
-    assert found == []
+    with Sandbox() as sandbox:
+        dying = moments(crossings_of_settling(has_line=has_line))
+        assert [fault for at in dying for fault in settles(sandbox, at, has_line)] == []
     tags = {each.tag for each in crossings_of_settling(has_line=has_line)}
     ends = {"db.record_sent"} if has_line else {"db.record_unsent", "relay.send"}
     assert {"db.record_delivery_doubt", "relay.lookup", *ends} <= tags

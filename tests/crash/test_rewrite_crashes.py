@@ -22,7 +22,7 @@ def expected(at: rig.Crossing) -> tuple[int, int]:
 
 
 def forgets_its_file(at: rig.Crossing) -> bool:
-    """Whether the file was uploaded and its id was not yet written down: only its name tells of it."""
+    """Whether its file was uploaded and the id not yet written down: only a name tells of it."""
     order = [(each.tag, each.moment) for each in rig.crossings_of_a_day()]
     uploaded = order.index(("submit.upload", "after"))
     return uploaded <= at.index < order.index(("db.start_submission", "after"))

@@ -16,7 +16,6 @@ from tests import stand
 from tests.crash import rig
 from tests.invariants import violations
 
-
 ROWS = """
 select r.id, r.xmin::text, j.id, j.xmin::text, s.seq, s.xmin::text
   from rewrite_request r left join job j on j.request_id = r.id left join standing s on s.id = j.id

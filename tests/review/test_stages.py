@@ -17,7 +17,7 @@ from dragoman.review.git import SourceFailed
 from dragoman.store.database import Cell, Tx
 from dragoman.work.pipeline import Pipeline, Stored
 from tests import reviews, stand
-from tests.invariants import leaks
+from tests.leaks import leaks
 from tests.reviews import ANN, AT_ONCE, LATEST, TOKEN, Desk, tell
 
 SECRETS = (TOKEN, "hunter2", "ann@team.example", "bob@team.example", "test-key", "def total")

@@ -34,12 +34,15 @@ def build_plain(owner_dsn: str) -> None:
         connection.execute("insert into dragoman.pipeline values (9, 'plain', '{one,two}')")
 
 
+_BACKOFF = Table((900, 7200))
+
+
 @dataclass
 class Plain:
     """A stage that has nothing to store."""
 
     name: str
-    retry: RetryPolicy = Table((900, 7200))
+    retry: RetryPolicy = _BACKOFF
 
     async def run(self, cell: Cell, job: Held) -> Outcome:
         """Be done."""
@@ -251,14 +254,19 @@ class Seen:
         return State(self.standing["state"])
 
 
-def look(database: str, id: UUID) -> Seen:
+def look(database: str, job: UUID) -> Seen:
     """The standing and the events of a job."""
     with stand.owner(database) as connection:
-        row = connection.execute("select to_jsonb(s) from standing s where id = %s", (id,))
+        row = connection.execute("select to_jsonb(s) from standing s where id = %s", (job,))
         ((standing,),) = row.fetchall()
         with connection.cursor(row_factory=namedtuple_row) as cursor:
-            cursor.execute("select * from event where job_id = %s order by seq", (id,))
+            cursor.execute("select * from event where job_id = %s order by seq", (job,))
             return Seen(standing, tuple(cursor.fetchall()))
+
+
+def _all(connection: psycopg.Connection, query: str) -> list[Any]:
+    with connection.cursor(row_factory=namedtuple_row) as cursor:
+        return cursor.execute(query.encode()).fetchall()
 
 
 def check_books(database: str) -> None:
@@ -266,21 +274,22 @@ def check_books(database: str) -> None:
     heads: dict[UUID, bytes] = {}
     lengths: Counter[UUID] = Counter()
     with stand.owner(database) as connection:
-        with connection.cursor(row_factory=namedtuple_row) as cursor:
-            for event in cursor.execute("select * from event order by job_id, seq"):
-                heads[event.job_id] = link(heads.get(event.job_id, b""), event)
-                lengths[event.job_id] += 1
-                assert (event.seq, event.hash) == (lengths[event.job_id], heads[event.job_id])
+        events: list[Any] = _all(connection, "select * from event order by job_id, seq")
+        for event in events:
+            heads[event.job_id] = link(heads.get(event.job_id, b""), event)
+            lengths[event.job_id] += 1
+            assert (event.seq, event.hash) == (lengths[event.job_id], heads[event.job_id])
         standings = connection.execute("select id, head, seq from standing").fetchall()
         sums = connection.execute(
             "select queue_key, state, sum(n)::int from (select queue_key, state, n from queue_delta"
-            " union all select queue_key, state, n from queue_sum) d group by 1, 2 having sum(n) <> 0"
+            " union all select queue_key, state, n from queue_sum) d"
+            " group by 1, 2 having sum(n) <> 0"
         ).fetchall()
         counts = connection.execute(
             "select queue_key, state, count(*)::int from standing group by 1, 2"
         ).fetchall()
     assert {row[0]: (row[1], row[2]) for row in standings} == {
-        id: (heads[id], lengths[id]) for id in heads
+        job: (heads[job], lengths[job]) for job in heads
     }
     assert sorted(sums) == sorted(counts)
 
@@ -290,12 +299,12 @@ def freeze(database: str, at: datetime) -> None:
     with stand.owner(database) as connection:
         connection.execute(
             "create or replace function clock() returns timestamptz language sql stable as"
-            f" 'select timestamptz ''{at.isoformat()}'''"
+            f" 'select timestamptz ''{at.isoformat()}'''".encode()
         )
 
 
 def force(database: str, change: str, *params: Any) -> None:
-    """Set columns as no statement may: the owner lifts the guards of standing and puts them back."""
+    """Set columns as no statement may: the owner lifts the guards and puts them back."""
     with stand.owner(database) as connection, connection.transaction():
         connection.execute("alter table standing disable trigger user")
         connection.execute(f"update standing set {change}".encode(), params)

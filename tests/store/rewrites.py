@@ -140,7 +140,6 @@ class Request:
         return {**columns, **changed}
 
 
-
 def insert(connection: psycopg.Connection, table: str, columns: dict[str, Any]) -> None:
     """One row, by plain SQL."""
     names = ", ".join(columns)

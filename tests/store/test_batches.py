@@ -18,7 +18,6 @@ from tests.store.kernel import (
     Crew,
     apply,
     begin,
-    bring,
     check_books,
     claim,
     crew_of,
@@ -62,7 +61,7 @@ def row(database: str, batch: NewBatch, columns: str) -> tuple:
 
 @pytest.mark.req("R148", "R150")
 def test_the_intent_is_written_before_anything_leaves(database: str) -> None:
-    """Batch and items stand, with our own id, while the provider knows nothing and the jobs are held."""
+    """Batch and items stand, with our own id, while the provider knows nothing."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -97,7 +96,9 @@ def test_only_what_is_still_held_goes_into_a_batch(database: str) -> None:
             assert (taken, row(database, batch, "items")) == ({1}, (1,))
             (left,) = await batches.open_items(crew.worker, batch.id)
             assert (left.item_index, left.job) == (0, second)
-            assert await batches.record_batch(crew.worker, crew.actor, new_batch(), items[:1]) == set()
+            assert (
+                await batches.record_batch(crew.worker, crew.actor, new_batch(), items[:1]) == set()
+            )
 
     asyncio.run(scenario())
     assert stand.rows(database, "select count(*) from batch") == [(1,)]
@@ -185,7 +186,7 @@ def test_doubt_comes_when_the_answer_can_no_longer(database: str) -> None:
 
 
 def test_a_doubt_is_asked_about_now_and_then(database: str) -> None:
-    """After an answer, or none, the next question waits for the settle time; absences are counted."""
+    """The next question waits for the settle time; absences are counted."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -205,7 +206,7 @@ def test_a_doubt_is_asked_about_now_and_then(database: str) -> None:
 
 
 def test_what_never_began_is_found_when_its_submitter_is_gone(database: str) -> None:
-    """While the submitter's lease lasts its unfinished submission is its own; then it is anybody's."""
+    """While the lease lasts an unfinished submission is its maker's; then it is anybody's."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -345,7 +346,7 @@ def test_an_item_is_settled_once(database: str) -> None:
 
 
 def test_what_two_collectors_see_at_once_counts_once(database: str) -> None:
-    """A reading that left items open, and an absence, are counted by who saw the batch as it stands."""
+    """A reading or an absence is counted by who saw the batch as it stands."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -366,7 +367,7 @@ def test_what_two_collectors_see_at_once_counts_once(database: str) -> None:
 
 
 def test_a_batch_is_given_up_only_without_items(database: str) -> None:
-    """While an item is open the batch may still exist for somebody; then it is released and closed."""
+    """While an item is open the batch stays; then it is released and closed."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:

@@ -46,14 +46,17 @@ def ids(held: Sequence) -> set[JobId]:
 
 @pytest.mark.req("R260", "R235", "R118", "R223")
 def test_a_claim_hands_out_everything_its_holder_needs(database: str) -> None:
-    """One statement sets state, token, holder and time; the holding says the rest, and no attempt is burnt."""
+    """One statement sets state, token, holder and time; the holding says the rest."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
             job = new_job(max_attempts=4, group_key="group", account="second")
             await enqueue(crew, job)
             fresh = look(database, job.id)
-            assert (fresh.standing["attempt_count"], fresh.standing["provider_batch_id"]) == (0, None)
+            assert (fresh.standing["attempt_count"], fresh.standing["provider_batch_id"]) == (
+                0,
+                None,
+            )
             (held,) = await claim(crew, KEY)
         seen = look(database, job.id)
         assert seen.kinds == [Kind.ENQUEUED, Kind.CLAIMED]
@@ -104,14 +107,14 @@ def test_the_order_is_priority_then_age_then_id(database: str) -> None:
             late, early, urgent = await some(crew, 3)
             twins = sorted(await some(crew, 2))
             noon = datetime.now(UTC)
-            for id, at, priority in (
+            for job, at, priority in (
                 (late, noon + timedelta(hours=2), 0),
                 (early, noon, 0),
                 (urgent, noon + timedelta(hours=9), 3),
                 (twins[0], noon + timedelta(hours=1), 0),
                 (twins[1], noon + timedelta(hours=1), 0),
             ):
-                force(database, "sort_at = %s, priority = %s where id = %s", at, priority, id)
+                force(database, "sort_at = %s, priority = %s where id = %s", at, priority, job)
             order = [(await claim(crew, KEY))[0].id for _ in range(5)]
             assert order == [urgent, early, *twins, late]
             assert await claim(crew, KEY) == []
@@ -135,7 +138,7 @@ def test_a_claim_takes_at_most_its_limit_and_leaves_the_rest_alone(database: str
 
 
 def test_each_queue_gets_its_share(database: str) -> None:
-    """With a share, one full queue does not crowd out the others; a queue that is not named is not read."""
+    """One full queue does not crowd out the others; one that is not named is not read."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -192,15 +195,13 @@ def test_what_overflows_waits_without_blame(database: str) -> None:
 
 @pytest.mark.req("R261")
 def test_two_claimers_never_hold_one_job(database: str) -> None:
-    """What one transaction has picked, another passes over; both get jobs, and no job goes twice."""
+    """What one transaction has picked, another passes over; no job goes twice."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew, stand.cell_of(database) as other:
             made = await some(crew, 6)
             async with crew.worker.transaction("pick") as tx:
-                picked = await tx.tuples(
-                    "job/pick_jobs", keys=[KEY], share=3, most=3, seen=[]
-                )
+                picked = await tx.tuples("job/pick_jobs", keys=[KEY], share=3, most=3, seen=[])
                 theirs = await jobs.claim_jobs(other, uuid7(), [KEY], 6)
             assert {row[0] for row in picked} == set(made[:3])
             assert ids(theirs) == set(made[3:])
@@ -218,7 +219,7 @@ def test_two_claimers_never_hold_one_job(database: str) -> None:
 @pytest.mark.req("R052")
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_a_unit_that_is_busy_elsewhere_is_passed_over(database: str, most: int) -> None:
-    """Whose lock another session holds stays queued as it is, and the next ones are claimed instead."""
+    """What another session has locked stays as it is, and the next ones are claimed."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:

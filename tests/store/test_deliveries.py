@@ -44,7 +44,7 @@ def row(database: str, one: Delivery, columns: str) -> tuple:
 
 @pytest.mark.req("R359")
 def test_one_write_marks_a_message_with_its_evidence(database: str) -> None:
-    """Id, time and state are written together, after an event that was committed before the call."""
+    """Id, time and state are written together; that it began was committed before."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -55,10 +55,10 @@ def test_one_write_marks_a_message_with_its_evidence(database: str) -> None:
             assert begun.kinds[-1] is Kind.SENDING
             assert row(database, one, "state, attempt_count, notified_at") == ("sending", 1, None)
             assert await sent(crew, one, "message-7")
-            state, id, at, evidence = row(
+            state, theirs, at, evidence = row(
                 database, one, "state, notification_id, notified_at, evidence"
             )
-            assert (state, id, evidence) == ("sent", "message-7", {"queue": "q1"})
+            assert (state, theirs, evidence) == ("sent", "message-7", {"queue": "q1"})
             event = look(database, told.held.id).events[-1]
             assert (Kind(event.kind), event.at) == (Kind.SENT, at)
             assert one.recipient.encode() not in bytes(event.facts)
@@ -185,7 +185,7 @@ def test_a_claim_takes_messages_of_its_channels_within_its_limit(database: str) 
 
 
 def test_a_message_is_claimed_again_by_its_own_relay_or_when_that_is_gone(database: str) -> None:
-    """A living relay keeps what it claimed from the others; what it dropped it may take up again."""
+    """A living relay keeps its claims from others; what it dropped it takes up again."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -293,7 +293,7 @@ def test_what_a_lookup_found_is_marked_without_a_second_send(database: str) -> N
     ("reason", "is_over"), [(Reason.PROVABLY_ABSENT, True), (Reason.FREE_REQUEUE, False)]
 )
 def test_only_proof_of_absence_ends_a_doubt(database: str, reason: Reason, is_over: bool) -> None:
-    """The same key once more leaves the doubt on the row; proof that it never arrived takes it away."""
+    """The same key once more leaves the doubt on the row; proof takes it away."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:

@@ -21,7 +21,7 @@ from tests.store.rewrites import Request
 
 @pytest.mark.req("R013", "R114", "R238", "R124", "R184")
 def test_a_unit_is_enqueued_once(database: str) -> None:
-    """The second enqueue adds nothing and changes nothing, whatever state the first job has reached."""
+    """The second enqueue changes nothing, whatever state the first job has reached."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -181,7 +181,7 @@ def test_an_enqueue_says_when_and_why_on_its_event(database: str) -> None:
 
 
 def test_a_queue_is_named_once_and_by_one_name_only(database: str) -> None:
-    """The key comes back as often as it is asked for; another name under the same key is refused."""
+    """The key comes back whenever it is asked for; another name under it is refused."""
     queue = Queue("plain", "one", Mode.BATCH, "p", "default", "m")
 
     async def scenario() -> None:

@@ -16,7 +16,8 @@ from tests.store.kernel import bring, crew_of
 
 CLAIM = ("23514", "standing_claim")
 HELD = {
-    State.PROCESSING: "claim_token = gen_random_uuid(), claimed_by = gen_random_uuid(), claimed_at = clock()",
+    State.PROCESSING: "claim_token = gen_random_uuid(), claimed_by = gen_random_uuid(),"
+    " claimed_at = clock()",
     State.BATCH_SUBMITTED: "claim_token = gen_random_uuid(), claimed_by = null, claimed_at = null,"
     " provider_batch_id = coalesce(provider_batch_id, 'theirs')",
 }
@@ -197,7 +198,7 @@ def test_a_final_row_moves_nothing_but_its_chain(field: Field, state: State) -> 
 
 
 def test_every_column_of_a_standing_is_judged(field: Field) -> None:
-    """No column of a final row is left over: each is fixed, final, part of the claim, or of the chain."""
+    """Each column of a final row is fixed, final, part of the claim, or of the chain."""
     fixed = {"id", "home_id", "unit_lock", "pipeline", "created_at", "priority", "sort_at"}
     claim = {"claim_token", "claimed_by", "claimed_at", "state", "ready"}
     chain = {"seq", "head", "last_event_at"}
@@ -211,7 +212,9 @@ def test_an_event_is_never_changed(field: Field) -> None:
         statement = f"update event set {name} = {name}"
         assert refusal(field.owner, statement) == guard("events_are_append_only"), name
         assert refusal(field.worker, statement) == DENIED
-    parts = field.owner.execute("select relid::regclass from pg_partition_tree('event') where isleaf")
+    parts = field.owner.execute(
+        "select relid::regclass from pg_partition_tree('event') where isleaf"
+    )
     with_events = 0
     for (part,) in parts.fetchall():
         found = refusal(field.owner, f"update {part} set kind = kind")
@@ -259,7 +262,9 @@ def test_no_language_of_a_job_is_unknown(field: Field, word: str) -> None:
         values = {"source_locale": f"'{source}'", "target_locale": f"'{target}'"}
         statement = another_job(field, {**values, "lane": "'cross_language'"})
         assert refusal(field.owner, statement) == ("23514", "job_locales")
-    assert refusal(field.owner, "update job set source_locale = 'en'") == guard("job_is_insert_only")
+    assert refusal(field.owner, "update job set source_locale = 'en'") == guard(
+        "job_is_insert_only"
+    )
     assert refusal(field.owner, "update job set lane = null") == guard("job_is_insert_only")
 
 

@@ -209,8 +209,8 @@ def test_a_review_succeeds_only_when_everybody_was_told(field: Field, shared: st
     for count in range(3):
         with worker.transaction(force_rollback=True):
             begun = "update delivery set first_started_at = clock()"
-            worker.execute(begun)
-            worker.execute(tell, {"m": field.told.messages[:count]})
+            worker.execute(begun.encode())
+            worker.execute(tell.encode(), {"m": field.told.messages[:count]})
             outcomes.append(refusal(worker, COMPLETE, job))
     assert outcomes == [guard("succeeded_before_told")] * 2 + [None]
 
@@ -220,7 +220,7 @@ def test_an_idempotency_key_is_unique_in_its_home(field: Field) -> None:
     """The unit of a review is its home and key: a second job under it is refused."""
     statement = copied(field.owner, "job", {"pipeline": "2", "unit": "'home:key'"})
     with field.owner.transaction(force_rollback=True):
-        field.owner.execute(statement)
+        field.owner.execute(statement.encode())
         assert refusal(field.owner, statement) == ("23505", "job_unit")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,6 +13,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from dragoman.core.errors import DataRefused
+from dragoman.core.ids import JobId
 from dragoman.core.job import Done, Held, Kind, State
 from dragoman.rewrite import store as rewrite_store
 from dragoman.rewrite.store import NewOutput
@@ -79,7 +80,7 @@ def others(connection: psycopg.Connection, table: str) -> dict[str, str]:
 
 @pytest.mark.req("R029", "R031", "R008", "R117")
 def test_every_column_of_a_request_is_written_once(scene: Scene) -> None:
-    """Whatever stands in a request stays: text, locales, lane, routing, all of it, for every role."""
+    """Whatever stands in a request stays: text, locales, lane, routing, all of it."""
     full = "failed_at = clock(), failure_code = 'code', classifier_version = 'v', defaulted = '{}'"
     more = "detected_language = 'de', language_confidence = 'high', policy_version = 'v1'"
     raw = "raw_source_locale = 'de-AT', raw_target_locale = 'en-GB'"
@@ -98,7 +99,12 @@ def test_the_orchestrator_may_fill_in_and_not_correct(scene: Scene) -> None:
     """Null becomes a value; a value never becomes another one."""
     blank = "update rewrite_request set detected_language = 'de', policy_version = 'v1'"
     assert refusal(scene.orchestrator, blank) is None
-    for change in ("lane = 'same_language'", "intent = 'vent'", "topics = '{}'", "routed_at = null"):
+    for change in (
+        "lane = 'same_language'",
+        "intent = 'vent'",
+        "topics = '{}'",
+        "routed_at = null",
+    ):
         assert refusal(scene.orchestrator, f"update rewrite_request set {change}") == ONCE
     for column in ("original_text", "home_id", "text_sha256", "surface"):
         statement = f"update rewrite_request set {column} = {column}"
@@ -110,7 +116,7 @@ def test_the_orchestrator_may_fill_in_and_not_correct(scene: Scene) -> None:
 @pytest.mark.req("R028", "R008", "R117", "R029")
 @pytest.mark.parametrize("word", ["unknown", "und", "mul", "zxx", ""])
 def test_no_language_of_a_request_is_unknown(scene: Scene, word: str) -> None:
-    """What stands for an undetected language is never stored; a locale that stands is not replaced."""
+    """No word for an undetected language is stored; a locale that stands is not replaced."""
     for column in ("source_locale", "target_locale"):
         statement = copied(scene.owner, "rewrite_request", {column: f"'{word}'"})
         assert refusal(scene.owner, statement) == ("23514", "request_locales")
@@ -151,7 +157,7 @@ def test_a_snapshot_names_one_person(scene: Scene, recipients: list[UUID]) -> No
     assert found == ("23505", "recipient_snapshot_request_id_key")
 
 
-def store_output(scene: Scene, *, complete: bool = True, **changed: Any) -> Any:
+def store_output(scene: Scene, changed: Mapping[str, Any], *, complete: bool = True) -> Any:
     """Try to store an output as the worker would, with the job completed or not."""
     row = scene.request.output(scene.held.id, **changed)
     connection = connect(scene.database, WORKER)
@@ -177,16 +183,16 @@ def complete_job(connection: psycopg.Connection, job: UUID) -> None:
 
 def test_the_attack_itself_would_succeed(scene: Scene) -> None:
     """A valid output of a completed job is accepted."""
-    assert store_output(scene) is None
+    assert store_output(scene, {}) is None
 
 
 @pytest.mark.req("R046", "R033")
 @pytest.mark.parametrize("language", ["de", "fr", "EN", ""])
 def test_an_output_is_in_its_target_language(scene: Scene, language: str) -> None:
     """Its language is the target's, and the target is the job's."""
-    assert store_output(scene, output_language=language) == ("23514", "output_in_target")
+    assert store_output(scene, {"output_language": language}) == ("23514", "output_in_target")
     both = {"output_language": language, "target_locale": language}
-    assert store_output(scene, **both) == guard("completed_without_output")
+    assert store_output(scene, both) == guard("completed_without_output")
 
 
 @pytest.mark.req("R173")
@@ -208,20 +214,20 @@ def test_an_output_is_in_its_target_language(scene: Scene, language: str) -> Non
 def test_an_output_was_validated(scene: Scene, result: Any) -> None:
     """Without a valid schema and a lexicon check that did not fail nothing is stored."""
     refused = ("23514", "output_was_validated")
-    assert store_output(scene, eval_result=Jsonb(result)) == refused
+    assert store_output(scene, {"eval_result": Jsonb(result)}) == refused
 
 
 @pytest.mark.req("R173")
 @pytest.mark.parametrize("name", ["completed_at", "rewritten_text", "eval_result"])
 def test_an_output_has_all_its_parts(scene: Scene, name: str) -> None:
     """An output without its time, its text or its verdict is refused."""
-    assert store_output(scene, **{name: None}) == ("23502", None)
+    assert store_output(scene, {name: None}) == ("23502", None)
 
 
 @pytest.mark.req("R173", "R226")
 def test_completed_and_stored_are_one(scene: Scene) -> None:
     """A completed job without its output is refused, and an output without its completed job."""
-    assert store_output(scene, complete=False) == guard("output_without_completed")
+    assert store_output(scene, {}, complete=False) == guard("output_without_completed")
     with connect(scene.database, WORKER) as worker:
         with pytest.raises(psycopg.Error) as refused, worker.transaction():
             complete_job(worker, scene.held.id)
@@ -233,7 +239,7 @@ def test_completed_and_stored_are_one(scene: Scene) -> None:
 @pytest.mark.parametrize("name", ["request_id", "recipient_user_id", "job_id"])
 def test_an_output_of_somebody_else_completes_nothing(scene: Scene, name: str) -> None:
     """Request, recipient and job must be one unit, or nothing is stored."""
-    refused = store_output(scene, **{name: uuid4()})
+    refused = store_output(scene, {name: uuid4()})
     assert refused in (guard("completed_without_output"), guard("output_without_completed"))
 
 
@@ -241,21 +247,21 @@ def test_an_output_of_somebody_else_completes_nothing(scene: Scene, name: str) -
 class Writing(Plain):
     """A stage that stores an output for each job, as it is told."""
 
-    outputs: Mapping[UUID, NewOutput] | None = None
+    outputs: Mapping[JobId, NewOutput] | None = None
 
-    async def store(self, tx: Tx, finished: list[Stored]) -> None:
+    async def store(self, tx: Tx, finished: Sequence[Stored]) -> None:
         """Store with the pipeline's own statement, at the time that the move was given."""
         assert self.outputs is not None
         found = [replace(self.outputs[one.job.id], completed_at=one.at) for one in finished]
         await rewrite_store.store_outputs(tx, found)
 
 
-def writing(outputs: Mapping[UUID, NewOutput]) -> Pipelines:
+def writing(outputs: Mapping[JobId, NewOutput]) -> Pipelines:
     """The rewrite pipeline with ready-made outputs."""
     return {"rewrite": Pipeline(1, "rewrite", (Writing("generate", outputs=outputs),), 600)}
 
 
-async def claimed(crew: Crew, requests: list[Request]) -> dict[UUID, tuple[Held, NewOutput]]:
+async def claimed(crew: Crew, requests: list[Request]) -> dict[JobId, tuple[Held, NewOutput]]:
     """A held job and its output for each request."""
     await enqueue(crew, *(request.job() for request in requests))
     by_unit = {held.unit: held for held in await claim(crew, 41, len(requests))}
@@ -269,12 +275,12 @@ async def claimed(crew: Crew, requests: list[Request]) -> dict[UUID, tuple[Held,
 
 @pytest.mark.req("R217", "R218", "R060")
 def test_each_output_carries_the_time_of_its_own_move(database: str) -> None:
-    """completed_at is the moment of the job's own event, and differs from item to item of a chunk."""
+    """completed_at is the moment of the job's own event, and differs within a chunk."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
             pairs = await claimed(crew, [Request().write(database) for _ in range(5)])
-            outputs = {id: output for id, (_, output) in pairs.items()}
+            outputs = {job: output for job, (_, output) in pairs.items()}
             done = [Finished(held, Done(None)) for held, _ in pairs.values()]
             counts = await finish(crew.worker, crew.actor, writing(outputs), done)
             assert counts == {"succeeded": 5}
@@ -295,10 +301,10 @@ def test_each_output_carries_the_time_of_its_own_move(database: str) -> None:
 def test_a_refused_item_fails_alone(database: str, bad: int) -> None:
     """One output that the database refuses fails with a code; the others are stored as if alone."""
 
-    async def scenario() -> UUID:
+    async def scenario() -> JobId:
         async with crew_of(database) as crew:
             pairs = await claimed(crew, [Request().write(database) for _ in range(7)])
-            outputs = {id: output for id, (_, output) in pairs.items()}
+            outputs = {job: output for job, (_, output) in pairs.items()}
             poison = list(outputs)[bad]
             outputs[poison] = replace(outputs[poison], rewritten_text="canary \0 canary")
             done = [Finished(held, Done(None)) for held, _ in pairs.values()]
@@ -320,7 +326,7 @@ def test_a_refused_item_fails_alone(database: str, bad: int) -> None:
 
 @pytest.mark.req("R043", "R186")
 def test_a_second_completion_changes_nothing(database: str) -> None:
-    """The same result again, and another one after it: the first output stands, and nothing is late."""
+    """The same result again, and another after it: the first output stands."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -348,7 +354,7 @@ def test_no_column_of_an_output_changes(database: str) -> None:
     async def scenario() -> None:
         async with crew_of(database) as crew:
             pairs = await claimed(crew, [Request().write(database)])
-            outputs = {id: output for id, (_, output) in pairs.items()}
+            outputs = {job: output for job, (_, output) in pairs.items()}
             done = [Finished(held, Done(None)) for held, _ in pairs.values()]
             await finish(crew.worker, crew.actor, writing(outputs), done)
 

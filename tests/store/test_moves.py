@@ -133,7 +133,9 @@ RULES = {
         dict.fromkeys(HELD, State.COMPLETED),
         Kind.COMPLETED,
     ),
-    "bury": Rule(moves_to(State.FAILED, Kind.FAILED), dict.fromkeys(HELD, State.FAILED), Kind.FAILED),
+    "bury": Rule(
+        moves_to(State.FAILED, Kind.FAILED), dict.fromkeys(HELD, State.FAILED), Kind.FAILED
+    ),
     "retry": Rule(
         moves_to(State.QUEUED, Kind.RETRIED), dict.fromkeys(HELD, State.QUEUED), Kind.RETRIED
     ),
@@ -166,7 +168,7 @@ async def _put_to(database: str, rule: Rule, state: State, key: int) -> None:
 @pytest.mark.req("R038", "R110", "R227", "R252", "R261")
 @pytest.mark.parametrize("name", RULES)
 def test_an_event_moves_a_job_by_an_edge_or_not_at_all(shared: str, name: str) -> None:
-    """From each state an event leads where the table says, writes one event, and else changes nothing."""
+    """From each state an event leads where the table says, and else changes nothing."""
     for number, state in enumerate(State):
         key = 1000 + 10 * list(RULES).index(name) + number
         asyncio.run(_put_to(shared, RULES[name], state, key))
@@ -191,12 +193,14 @@ def test_a_move_cannot_hand_a_claim_on(database: str, became: State) -> None:
 
 @pytest.mark.req("R037")
 def test_cancel_is_told_apart_from_a_refusal(database: str) -> None:
-    """Cancel answers with what it canceled; on a final job it does nothing and says so on the chain."""
+    """Cancel answers with what it canceled; on a final job it only says so on the chain."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
             live = [await bring(crew, state, 5) for state in LIVE]
-            final = [await bring(crew, s, 5) for s in (State.COMPLETED, State.FAILED, State.CANCELED)]
+            final = [
+                await bring(crew, s, 5) for s in (State.COMPLETED, State.FAILED, State.CANCELED)
+            ]
             every = [one.id for one in live + final]
             assert await jobs.cancel_jobs(crew.operator, crew.actor, every) == {
                 one.id for one in live
@@ -231,7 +235,7 @@ def test_a_claim_stands_on_the_row_exactly_while_it_is_held(shared: str, state: 
 
 
 def test_a_retry_counts_an_attempt_and_a_failure(database: str) -> None:
-    """The counters, the failure and its two times move with the job, and the next stage starts anew."""
+    """Counters, failure and times move with the job; the next stage starts anew."""
     failure = {"class": "NETWORK_TIMEOUT", "code": "http_503"}
 
     async def scenario() -> None:
@@ -287,9 +291,7 @@ def test_wake_reaches_only_those_who_wait_for_it(database: str) -> None:
                 later = {"ready": False, "delay_s": 60.0, "reason": reason}
                 await apply(crew, move(held, State.QUEUED, Kind.DEFERRED, **later))
                 async with crew.worker.transaction("wake") as tx:
-                    woken.append(
-                        await jobs.wake_jobs(tx, [held.id], Reason.AWAITING_DELIVERIES)
-                    )
+                    woken.append(await jobs.wake_jobs(tx, [held.id], Reason.AWAITING_DELIVERIES))
             return woken
 
     assert asyncio.run(scenario()) == [1, 0]
@@ -350,7 +352,7 @@ def test_what_is_stale_and_what_is_not(database: str) -> None:
                     assert [one.id for one in await claim(crew, 5, worker=GHOST)] == [found.id]
                     stand.move_clock(database, A_CLAIM_IS_STALE_S + 60)
             untouched = {living.id, packed.id, out.id}
-            assert all(look(database, id).state in HELD for id in untouched)
+            assert all(look(database, job).state in HELD for job in untouched)
 
     asyncio.run(scenario())
     check_books(database)

@@ -26,38 +26,47 @@ TYPES = {
 }
 FILL = """
 insert into actor values ('00000000-0000-0000-0000-000000000001', 'test', 'test', clock());
-insert into job (id, pipeline, unit, home_id, mode, account, routing, max_attempts, created_by, created_at)
-select ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 2, 'unit' || n, gen_random_uuid(), 'batch', 'default',
-       '{"provider": "p"}', 2, '00000000-0000-0000-0000-000000000001', clock()
+create function numbered(n int) returns uuid language sql as
+  $$ select ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid $$;
+insert into job (id, pipeline, unit, home_id, mode, account, routing, max_attempts, created_by,
+                 created_at)
+select numbered(n), 2, 'unit' || n, gen_random_uuid(), 'batch', 'default', '{"provider": "p"}', 2,
+       numbered(1), clock()
   from generate_series(1, 20000) as n;
-insert into standing (id, home_id, pipeline, not_before_at, sort_at, created_at, last_event_at, unit_lock, queue_key, seq, state,
-                      stage, priority, attempt_count, stage_attempts, free_requeues, reason, ready, head, claim_token, claimed_by,
+insert into standing (id, home_id, pipeline, not_before_at, sort_at, created_at, last_event_at,
+                      unit_lock, queue_key, seq, state, stage, priority, attempt_count,
+                      stage_attempts, free_requeues, reason, ready, head, claim_token, claimed_by,
                       claimed_at, provider_batch_id)
-select id, home_id, pipeline, case when n between 2001 and 8000 then clock() + make_interval(secs => n) end, clock(), clock(),
-       clock(), n, n % 4, 1, state, 0, 0, 0, 0, 0, 0, n <= 2000, '\\x00',
+select id, home_id, pipeline,
+       case when n between 2001 and 8000 then clock() + make_interval(secs => n) end,
+       clock(), clock(), clock(), n, n % 4, 1, state, 0, 0, 0, 0, 0, 0, n <= 2000, '\\x00',
        case when state in ('processing', 'batch_submitted') then gen_random_uuid() end,
-       case when state = 'processing' then gen_random_uuid() end, case when state = 'processing' then clock() end,
+       case when state = 'processing' then gen_random_uuid() end,
+       case when state = 'processing' then clock() end,
        case when state = 'batch_submitted' then 'theirs' end
   from (select j.*, substr(unit, 5)::int as n from job j) j
- cross join lateral (select (case when n <= 8000 then 'queued' when n <= 8400 then 'processing' when n <= 9000 then 'batch_submitted'
-                                  else 'completed' end)::state as state) s;
+ cross join lateral (
+   select (case when n <= 8000 then 'queued' when n <= 8400 then 'processing'
+                when n <= 9000 then 'batch_submitted' else 'completed' end)::state as state) s;
 insert into event (job_id, home_id, seq, at, kind, reason, stage, attempt, actor, hash)
 select id, home_id, seq, last_event_at, 1, 0, 0, 1, gen_random_uuid(), head from standing;
-insert into batch (id, nonce, provider, adapter_kind, account, model, group_key, state, token, claimed_by, items, created_at,
-                   provider_batch_id, closed_at, files_deleted_at)
-select ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 'n' || n, 'p', 'a', 'default', 'm', 'g', 'completed',
-       gen_random_uuid(), gen_random_uuid(), 10, clock(), 'theirs' || n, case when n > 5 then clock() end,
+insert into batch (id, nonce, provider, adapter_kind, account, model, group_key, state, token,
+                   claimed_by, items, created_at, provider_batch_id, closed_at, files_deleted_at)
+select numbered(n), 'n' || n, 'p', 'a', 'default', 'm', 'g', 'completed', gen_random_uuid(),
+       gen_random_uuid(), 10, clock(), 'theirs' || n, case when n > 5 then clock() end,
        case when n > 5 then clock() end
   from generate_series(1, 2000) as n;
 insert into batch_item (batch_id, item_index, job_id, home_id, token, attempt, custom_id, state)
-select ('00000000-0000-7000-8000-' || lpad((1 + n / 10)::text, 12, '0'))::uuid, n % 10,
-       ('00000000-0000-7000-8000-' || lpad((n + 1)::text, 12, '0'))::uuid, gen_random_uuid(), gen_random_uuid(), 1, n::text,
-       case when n < 50 then 'open' else 'done' end
+select numbered(1 + n / 10), n % 10, numbered(n + 1), gen_random_uuid(), gen_random_uuid(), 1,
+       n::text, case when n < 50 then 'open' else 'done' end
   from generate_series(0, 19999) as n;
-insert into delivery (id, changelist_id, recipient, review_version, home_id, job_id, channel, guarantee, key, payload,
-                      payload_sha256, state, max_attempts, created_at, notification_id, notified_at, deadline_at)
-select gen_random_uuid(), 'c' || n, 'r', 1, gen_random_uuid(), gen_random_uuid(), 'mailto', 'lookup', n::text, '\\x00', '\\x00',
-       case when n < 100 then 'queued' when n < 200 then 'unknown' else 'sent' end, 5, clock(), 'x', clock(), clock()
+insert into delivery (id, changelist_id, recipient, review_version, home_id, job_id, channel,
+                      guarantee, key, payload, payload_sha256, state, max_attempts, created_at,
+                      notification_id, notified_at, deadline_at)
+select gen_random_uuid(), 'c' || n, 'r', 1, gen_random_uuid(), gen_random_uuid(), 'mailto',
+       'lookup', n::text, '\\x00', '\\x00',
+       case when n < 100 then 'queued' when n < 200 then 'unknown' else 'sent' end, 5, clock(),
+       'x', clock(), clock()
   from generate_series(1, 10000) as n;
 analyze;
 """
@@ -156,7 +165,9 @@ def test_a_hot_statement_walks_by_its_index(worker: psycopg.Connection, name: st
 
 def test_the_claim_is_ordered_by_its_index(worker: psycopg.Connection) -> None:
     """Each queue is read in order and stops at its share: below the merge nothing is sorted."""
-    (lateral,) = [n for n in nodes(plan(worker, "job/pick_jobs")) if n["Node Type"] == "Nested Loop"]
+    (lateral,) = [
+        n for n in nodes(plan(worker, "job/pick_jobs")) if n["Node Type"] == "Nested Loop"
+    ]
     below = [node["Node Type"] for node in nodes(lateral)]
     assert "Sort" not in below
     assert below.count("Limit") == 1
@@ -169,7 +180,11 @@ def test_history_is_read_by_its_job(worker: psycopg.Connection) -> None:
     assert filled is not None
     read = [node for node in nodes(tree) if node.get("Relation Name") == filled[0]]
     assert read
-    assert {node["Node Type"] for node in read} <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
+    assert {node["Node Type"] for node in read} <= {
+        "Index Scan",
+        "Index Only Scan",
+        "Bitmap Heap Scan",
+    }
 
 
 @pytest.mark.parametrize("name", ["job/claim_jobs", "job/move_jobs", "batch/start_submission"])
@@ -181,5 +196,5 @@ def test_the_clock_costs_no_call(worker: psycopg.Connection, name: str) -> None:
 
 
 def test_a_sequential_scan_is_found(worker: psycopg.Connection) -> None:
-    """The search itself bites: a statement that has no index to walk by is seen to read everything."""
+    """The search itself bites: a statement without an index is seen to read everything."""
     assert scanned(plan(worker, "job/find_stale")) & {"standing", "job"}

@@ -1,4 +1,4 @@
-"""Who may do what: each cell of role × table × verb, read from the catalog and tried where it counts."""
+"""Who may do what: each cell of role × table × verb, and what comes of trying."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.store.attack import DENIED, connect, refusal
 from tests.store.kernel import KEY, bring, crew_of, look
 from tests.store.rewrites import Request
 
-# S select, I insert, U update, D delete; small: some columns only; X: truncate, references, trigger.
+# S select, I insert, U update, D delete, X any other right; small letters: some columns only.
 EXPECTED = """
                                 orchestrator worker operator frontend auditor eraser
 actor                           SI           SI     SI       -        S       -
@@ -72,7 +72,8 @@ select r.rolname, c.relname, concat(
     case when has_table_privilege(r.oid, c.oid, 'truncate, references, trigger') then 'X' end)
   from pg_roles r, pg_class c
  where r.rolname = any(%s) and c.relnamespace = 'dragoman'::regnamespace
-   and c.relkind in ('r', 'p', 'v', 'm', 'f') and c.relispartition = %s and c.relname <> 'moved_clock'
+   and c.relkind in ('r', 'p', 'v', 'm', 'f') and c.relispartition = %s
+   and c.relname <> 'moved_clock'
 """
 SERVANTS = [role for role in ROLES if role != OWNER]
 TEXTS = {
@@ -204,8 +205,13 @@ def test_a_connection_is_who_it_says_it_is(shared: str, role: str) -> None:
 
 
 def test_the_short_roles_cannot_hold_the_house_up(shared: str) -> None:
-    """Every role that a door or a worker uses has a bound on its statements and idle transactions."""
-    for role in ("dragoman_orchestrator", "dragoman_worker", "dragoman_operator", "dragoman_frontend"):
+    """Every such role has a bound on its statements and on its idle transactions."""
+    for role in (
+        "dragoman_orchestrator",
+        "dragoman_worker",
+        "dragoman_operator",
+        "dragoman_frontend",
+    ):
         with psycopg.connect(postgres.dsn(role, shared)) as connection:
             for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
                 value = connection.execute("select current_setting(%s)", (setting,)).fetchone()
@@ -214,7 +220,7 @@ def test_the_short_roles_cannot_hold_the_house_up(shared: str) -> None:
 
 @pytest.mark.req("R018", "R122")
 def test_only_the_orchestrator_writes_requests_snapshots_and_jobs(shared: str) -> None:
-    """Every other role is denied by the database, and a job whose request has no text is refused."""
+    """Every other role is denied, and a job whose request has no text is refused."""
     tables = ("rewrite_request", "recipient_snapshot", "recipient_preference_snapshot", "job")
     others = [role for role in SERVANTS if role != "dragoman_orchestrator"]
     for role in others:
@@ -279,7 +285,7 @@ def test_the_orchestrator_finishes_nothing_and_the_operator_enqueues_nothing(sha
 
 @pytest.mark.req("R222", "R175")
 def test_a_products_users_see_four_words_and_nothing_of_how(owner: psycopg.Connection) -> None:
-    """The one view of the frontend has ids, a status and two times: no provider, error or attempt."""
+    """The frontend's one view has ids, a status and two times: no provider, no error."""
     names = [
         row[0]
         for row in owner.execute(

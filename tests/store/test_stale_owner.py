@@ -1,4 +1,4 @@
-"""Who holds an older token writes nothing: every write that names a token, tried with the one before."""
+"""Who holds an older token writes nothing: each write is tried with the one before."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def submits(crew: Crew, held: Held) -> object:
 def test_an_older_token_of_the_same_worker_writes_nothing(
     database: str, write: Callable[[Crew, Held], Awaitable[object]]
 ) -> None:
-    """Zero rows, and the job stands as it stood; the newer token then does the same thing at once."""
+    """Zero rows, and the job stands as it stood; the newer token then does the same."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -129,7 +129,7 @@ def test_a_stale_holder_of_two_cannot_finish(database: str, name: str) -> None:
 def test_a_result_that_comes_after_the_sweeper_is_recorded(
     database: str, max_attempts: int
 ) -> None:
-    """Whether the sweeper requeued the job or failed it for good, its late holder says so on the chain."""
+    """Whether the sweeper requeued or failed the job, its late holder says so on the chain."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -174,7 +174,7 @@ class Asked:
 
 @pytest.mark.req("R263")
 def test_a_worker_without_the_lease_makes_no_call(database: str) -> None:
-    """LeaseLost comes before the provider is asked, for a holding that another claim has replaced."""
+    """LeaseLost comes before the provider is asked, once another claim is there."""
     asked = Asked()
 
     async def scenario() -> None:
@@ -188,16 +188,16 @@ def test_a_worker_without_the_lease_makes_no_call(database: str) -> None:
     assert asked.times == 0
 
 
-def batch_row(database: str, id: UUID) -> object:
+def batch_row(database: str, batch: UUID) -> object:
     """A batch as it stands."""
-    return stand.rows(database, "select to_jsonb(b) from batch b where id = %s", id)
+    return stand.rows(database, "select to_jsonb(b) from batch b where id = %s", batch)
 
 
 def as_batch(batch: NewBatch, token: Token) -> Batch:
     """The batch as a collector with this token would know it, of which nobody has asked yet."""
     known = {field.name: getattr(batch, field.name, None) for field in fields(Batch)}
     counts = {"absences": 0, "downloads": 0}
-    return Batch(**{**known, **counts, "token": token})  # type: ignore[arg-type]  # by name
+    return Batch(**{**known, **counts, "token": token})
 
 
 BatchAct = Callable[[Crew, NewBatch, Token], Awaitable[object]]

@@ -80,7 +80,7 @@ def described(connection: psycopg.Connection, text: str) -> list[str]:
 
 @pytest.mark.parametrize(("package", "name"), FILES)
 def test_a_statement_fits_the_schema(owner: psycopg.Connection, package: str, name: str) -> None:
-    """The server accepts every file as it stands, with the columns that it returns, each named once."""
+    """The server accepts every file as it stands, and names each column once."""
     columns = described(owner, statement(name, package))
     assert len(columns) == len(set(columns))
 
@@ -169,7 +169,7 @@ MOVING = {
 @pytest.mark.req("R263")
 @pytest.mark.parametrize(("package", "name"), MOVING)
 def test_an_update_names_the_state_it_expects_and_the_token(package: str, name: str) -> None:
-    """Who moves a job, a batch or a message says what it believes; the few that cannot are listed."""
+    """Who moves a row says what it believes; the few that cannot are listed."""
     for table, _, condition in MOVING[package, name]:
         assert re.search(r"\b(state|closed_at|notified_at)\b", condition), table
         has_token = re.search(r"\b(claim_)?token\b", condition) is not None
@@ -213,6 +213,8 @@ def test_nobody_else_writes_events() -> None:
 def test_a_statement_knows_one_clock_and_no_chance(package: str, name: str) -> None:
     """Time comes from clock(), which a test can move; ids and tokens come from Python."""
     text = bare(FILES[package, name])
-    words = r"\b(now\(|current_timestamp|clock_timestamp|localtime|random\(|gen_random_uuid|nextval)"
+    words = (
+        r"\b(now\(|current_timestamp|clock_timestamp|localtime|random\(|gen_random_uuid|nextval)"
+    )
     assert re.search(words, text) is None
     assert re.search(r"\b(do|execute|notify|serializable)\b(?! (nothing|update))", text) is None

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import uuid7
 from dragoman.core.job import Bury, Done, Held, Kind, Reason, Retry, State
-from dragoman.core.failure import Failure, FailureClass
 from dragoman.store import jobs, workers
 from dragoman.work.finish import Finished, finish
 from tests import stand
@@ -16,7 +16,7 @@ from tests.store.kernel import KEY, PIPELINES, bring, check_books, claim, crew_o
 
 
 def test_a_lease_ends_at_its_very_moment(database: str) -> None:
-    """While it lasts it is renewed; a lease that has ended stays ended, and so does a stopped one."""
+    """While it lasts it is renewed; one that has ended or was stopped stays so."""
 
     async def scenario() -> list[bool]:
         async with crew_of(database) as crew:
@@ -63,8 +63,8 @@ def test_a_worker_is_known_by_its_line(database: str) -> None:
     worker, pid = asyncio.run(scenario())
     ((found_pid, has_start, role, name),) = stand.rows(
         database,
-        "select backend_pid, backend_start is not null, role, name from worker join actor using (id)"
-        " where id = %s",
+        "select backend_pid, backend_start is not null, role, name"
+        " from worker join actor using (id) where id = %s",
         worker,
     )
     assert (found_pid, has_start, role, name) == (pid, True, "relay", "relay-1")
@@ -106,7 +106,7 @@ def test_an_open_alert_is_counted_and_a_closed_one_is_not_opened_again(database:
 
 @pytest.mark.req("R279", "R247")
 def test_a_run_and_a_skip_are_rows(database: str) -> None:
-    """A run has its beginning, limits, end and counts; a run with nothing to do says so, and why."""
+    """A run has its limits, times and counts; one with nothing to do says so."""
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
@@ -147,7 +147,7 @@ def test_folding_keeps_every_sum(database: str) -> None:
 
 
 def test_a_failed_job_leaves_its_dead_letter(database: str) -> None:
-    """Class, code, stage, attempts and a stack stand in it, and its first failure is the job's first."""
+    """Class, code, stage, attempts and a stack stand in it, and the job's two times."""
     first, last = (
         Failure(FailureClass.NETWORK_TIMEOUT, "http_503", http_status=503),
         Failure(FailureClass.AUTH_DENIED, "http_401", http_status=401),
@@ -186,7 +186,7 @@ def test_a_failed_job_leaves_its_dead_letter(database: str) -> None:
 
 
 def test_a_stage_that_is_done_hands_on(database: str) -> None:
-    """Its reference and hash are stored, the job is ready at the next stage, and no attempt is burnt."""
+    """Its reference and hash are stored, and the job is ready at the next stage."""
 
     async def scenario() -> Held:
         async with crew_of(database) as crew:

@@ -5,66 +5,29 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from dragoman.channels.base import Absent, CannotTell, Finding, Guarantee, Message
+from dragoman.channels.base import Guarantee
 from dragoman.core import ports
-from dragoman.core.answer import Answer, Doubt, Happened, NothingHappened
+from dragoman.core.answer import Answer, Happened
 from dragoman.core.errors import LeaseLost
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.retry import FullJitter
-from dragoman.store import database, deliveries
+from dragoman.store import database, deliveries, jobs, workers
 from dragoman.store.deliveries import Delivery
 from dragoman.work import relay
 from dragoman.work.acts import act_once, send_message
+from dragoman.work.loop import Station
 from dragoman.work.relay import Relay, Sending
-from tests.reviews import ANN, BOB, Desk, second_station, tell
+from tests import stand
+from tests.reviews import ANN, BOB, LOST, Desk, Target, second_station, tell
 
 AFTER_THE_DEADLINE_S = 12
 SETTLED_S = 70
 BUSY = Failure(FailureClass.THROTTLED, "busy")
 GONE = Failure(FailureClass.DELIVERY_REJECTED, "gone")
-LOST = Failure(FailureClass.NETWORK_TIMEOUT, "lost")
-
-
-@dataclass
-class Target:
-    """A target in memory: what it got, and what goes wrong next."""
-
-    guarantee: Guarantee
-    plan: list[str | Failure] = field(default_factory=list)
-    scheme: str = "post"
-    settle_s: float = 0
-    sends: list[tuple[str, bytes]] = field(default_factory=list)
-    taken: list[tuple[str, bytes]] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    is_mute: bool = False
-
-    def render(self, message: Message) -> bytes:
-        """Its bytes."""
-        return f"{message.key} {message.created_at} {message.body}".encode()
-
-    async def send(self, recipient: str, key: str, rendered: bytes, deadline_s: float) -> Answer:
-        """What the plan says, or simply yes."""
-        self.sends.append((key, rendered))
-        step = self.plan.pop(0) if self.plan else "take"
-        if isinstance(step, Failure):
-            return NothingHappened(step)
-        if step == "lose":
-            return Doubt(LOST)
-        if self.guarantee is not Guarantee.KEY or key not in dict(self.taken):
-            self.taken.append((key, rendered))
-        return Doubt(LOST) if step == "take and fall silent" else Happened(f"id of {key}", {})
-
-    async def lookup(self, recipient: str, key: str) -> Finding:
-        """Whether it has it."""
-        self.asked.append(key)
-        if self.is_mute:
-            return CannotTell(LOST)
-        return Happened(f"id of {key}", {}) if key in dict(self.taken) else Absent()
 
 
 def tell_to(target: Target, story: Any, recipients: Sequence[str] = ("post:ann",)) -> None:
@@ -84,9 +47,9 @@ def look(desk: Desk) -> tuple:
     return found
 
 
-async def claimed(desk: Desk, cell_of: Any = None) -> Delivery:
-    """The one message as the desk's own relay holds it."""
-    station = cell_of or desk.station
+async def claimed(desk: Desk, other: Station | None = None) -> Delivery:
+    """The one message as a relay holds it."""
+    station = other or desk.station
     [one] = await deliveries.claim_deliveries(station.cell, station.line.worker, ["post"], 1)
     return one
 
@@ -227,6 +190,42 @@ def test_what_is_in_memory_is_not_trusted() -> None:
         with pytest.raises(LeaseLost):
             await send(desk, stale)
         assert (desk.rows("select * from delivery"), len(target.sends)) == (before, 1)
+
+    tell_to(target, story)
+
+
+@pytest.mark.req("R360")
+def test_what_another_relay_has_claimed_is_not_sent_by_the_one_before() -> None:
+    """Nothing was sent yet, but the token is another's: the first relay sends nothing."""
+    target = Target(Guarantee.NEITHER)
+
+    async def story(desk: Desk) -> None:
+        stale = await claimed(desk)
+        desk.later(4000)
+        async with second_station(desk) as station:
+            assert (await claimed(desk, station)).token != stale.token
+            with pytest.raises(LeaseLost):
+                await send(desk, stale)
+        assert (look(desk)[0], target.sends) == ("queued", [])
+
+    tell_to(target, story)
+
+
+def test_of_a_cancelled_review_nothing_is_sent_any_more() -> None:
+    """Cancelled before the claim, or between claim and send: no message leaves."""
+    target = Target(Guarantee.NEITHER)
+
+    async def story(desk: Desk) -> None:
+        one = await claimed(desk)
+        [(job,)] = desk.rows("select id from job")
+        async with stand.cell_of(desk.database, "dragoman_operator") as cell:
+            async with cell.transaction("know_actor") as tx:
+                actor = await workers.know_actor(tx, "operator", "test")
+            assert await jobs.cancel_jobs(cell, actor, [job]) == {job}
+        with pytest.raises(LeaseLost):
+            await send(desk, one)
+        assert await desk.relay.run_once() == 0
+        assert target.sends == []
 
     tell_to(target, story)
 
@@ -383,12 +382,12 @@ def test_that_a_repeat_was_refused_proves_nothing_about_the_first_send() -> None
 
 
 def test_a_process_that_was_stopped_after_its_intent_does_not_send(hook: Any) -> None:
-    """SIGSTOP between the commit and the send, SIGCONT past the deadline: no send, a doubt."""
+    """SIGSTOP right before the send, SIGCONT past the deadline: no send, a doubt."""
     target, jump = Target(Guarantee.NEITHER), [0.0]
 
     async def story(desk: Desk) -> None:
         def stop(tag: str, moment: ports.Moment) -> None:
-            if (tag, moment) == ("db.start_sending", "after"):
+            if (tag, moment) == ("relay.send", "before"):
                 jump[0] = 6.0
 
         hook(stop)

@@ -31,11 +31,10 @@ class Cells:
 
     async def of(self, role: Role) -> Cell:
         """The role's cell; DatabaseDown when the database does not answer in time."""
-        async with self._lock:
+        async with patience(), self._lock:
             if role not in self._open:
                 cell = open_cell(self._dsn_of(role), name=self._name, role=f"dragoman door {role}")
-                async with patience():
-                    self._open[role] = await self._stack.enter_async_context(cell)
+                self._open[role] = await self._stack.enter_async_context(cell)
             return self._open[role]
 
     async def close(self) -> None:

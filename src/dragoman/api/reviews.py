@@ -116,15 +116,13 @@ class Reviews:
 
     def _allowed(self, changelist: Changelist) -> Changelist:
         """Only what the settings allow is looked at; the answer does not repeat the path."""
+        allow = self.settings.review.allow
         try:
-            AllowList.read(self.settings.review.allow or ("/nowhere/",)).check(
-                changelist.repository
-            )
+            if allow and AllowList.read(allow).check(changelist.repository):
+                return changelist
         except PathDenied:
-            raise Refused(
-                "review.allow does not allow this repository; nothing was stored"
-            ) from None
-        return changelist
+            pass  # refused below, without the path
+        raise Refused("review.allow does not allow this repository; nothing was stored")
 
     def _routing(self) -> JSONObject:
         """By whom a review is made; its model is asked at once."""

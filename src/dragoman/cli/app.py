@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -36,6 +37,8 @@ def run() -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a letter shows ?
             stream.reconfigure(errors="replace")
+    # Its pool says on standard error what our own sentence says already, in the server's words.
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
     try:
         app()
     except DragomanError as error:

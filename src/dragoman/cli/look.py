@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import typer
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.cli.db import dsn_of, require_running
+from dragoman.core.canonical import JSONObject, canonical
 from dragoman.core.errors import NotFound
 from dragoman.core.ids import JobId
 from dragoman.core.job import State
@@ -83,7 +84,7 @@ async def show_job(job_id: UUID) -> int:
     out = Console()
     for name, value in found[0].items():
         if value is not None and name != "routing_decision":
-            out.print(f"[dim]{name:34}[/]{_plain(value)}", highlight=False)
+            out.print(f"[dim]{name:34}[/]{_plain(value)}", highlight=False, soft_wrap=True)
     out.print(_story(events))
     is_whole = bool(events) and (events[-1]["seq"], events[-1]["hash"]) == (
         head[0]["seq"],
@@ -100,7 +101,7 @@ async def show_job(job_id: UUID) -> int:
 def _story(events: list[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("#", "at", "event", "why", "try", "by", "facts", "hash"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for event in events:
         facts: dict[str, object] = event["facts"] or {}
         kept = (
@@ -154,4 +155,12 @@ def _time(value: datetime) -> str:
 
 
 def _plain(value: object) -> str:
-    return value.isoformat(timespec="milliseconds") if isinstance(value, datetime) else str(value)
+    match value:
+        case datetime():
+            return value.isoformat(timespec="milliseconds")
+        case bytes():
+            return value.decode()
+        case dict():
+            return canonical(cast("JSONObject", value)).decode()
+        case _:
+            return str(value)

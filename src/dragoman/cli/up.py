@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TextIO
 
 import typer
@@ -160,22 +161,23 @@ def supervised(
     _refuse_impossible(settings)
     with only_one(settings.home), _terminable() as ignore:
         supervisor = Supervisor(settings, server_of(settings))
+        _take_port(settings.door, tell)
         try:
-            _take_port(settings.door, tell)
             tell("database …")
             prepare(settings)
             _start(supervisor, tell)
             yield supervisor
+            tell("stopping …")
         finally:
             ignore()
-            tell("stopping …")
             supervisor.stop()
 
 
 def _refuse_impossible(settings: Settings) -> None:
     """What could never work is said before anything is started."""
     _ = settings.pace
-    AllowList.read(settings.review.allow)
+    if settings.review.allow:
+        AllowList.read(settings.review.allow)
     read_secret(settings.provider.api_key_env, settings.provider.api_key_file)
     read_secret(settings.mail.password_env, settings.mail.password_file)
     if not settings.uses_sandbox:
@@ -189,7 +191,7 @@ def _take_port(door: DoorSettings, tell: Callable[[str], None]) -> None:
         return
     name = f"door.host {door.host}, door.port {door.port}"
     if why != errno.EADDRINUSE:
-        code = errno.errorcode.get(why, "unknown")
+        code = errno.errorcode.get(why, "no such host")
         raise BadSetting(f"the door cannot listen at {name} ({code})")
     if "port" in door.model_fields_set:
         raise BadSetting(f"{name}: another program listens there; set DRAGOMAN_DOOR__PORT")
@@ -306,9 +308,13 @@ def _lock_file(home: Path) -> TextIO:
 @contextmanager
 def _terminable() -> Generator[Callable[[], None]]:
     """SIGTERM is as good as Ctrl-C; gives what makes this process deaf to both of them."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGINT)  # whose handler is asyncio's while a loop runs
+
     kept = {
-        signal.SIGINT: signal.getsignal(signal.SIGINT),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler),
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, interrupt),
     }
 
     def ignore() -> None:

@@ -237,7 +237,7 @@ def _attempt(token: UUID, events: Sequence[Event]) -> Attempt:
 
 
 def explain(page: JobPage) -> str:
-    """One job in a few sentences; the page and the terminal say the same words."""
+    """One job in a few sentences, for a page or a terminal."""
     return " ".join(
         sentence for sentence in (_now(page), *_retries(page), _doubt(page)) if sentence
     )

@@ -5,6 +5,7 @@ with picked as materialized (
      and (next_attempt_at is null or next_attempt_at <= (select clock()))
      and not exists (select from worker w where w.id = claimed_by and w.id <> %(worker)s and w.stopped_at is null
                         and w.expires_at > (select clock()))
+     and not exists (select from standing s where s.id = delivery.job_id and s.state = 'canceled')
    order by next_attempt_at nulls first, created_at limit %(most)s for update skip locked
 )
 update delivery d set claim_token = %(token)s, claimed_by = %(worker)s, claimed_at = clock()

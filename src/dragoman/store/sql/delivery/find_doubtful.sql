@@ -1,4 +1,5 @@
--- Doubtful messages that can be settled without a person: the target honours keys or can be asked; returns what settles them.
+-- Doubtful messages that can be settled without a person: the target honours keys or can be asked; expects how long to let
+-- things settle and a limit; returns what settles them.
 select d.id, d.claim_token as token, d.job_id, d.home_id, d.state, d.changelist_id, d.recipient, d.review_version, d.channel,
        d.guarantee, d.key, d.payload, d.payload_sha256, d.attempt_count, d.max_attempts, d.notification_id, d.notified_at,
        d.first_started_at, d.doubted_at
