@@ -50,12 +50,12 @@ bench: setup ## measure
 
 torture: setup ## run the long fault tests
 	@if compgen -G 'tests/torture/test_*.py' >/dev/null; \
-	then $(PYTEST) -o norecursedirs=planted --timeout=3600 tests/torture; \
+	then $(PYTEST) -o 'norecursedirs=planted .*' --timeout=3600 tests/torture; \
 	else echo "torture: there is no torture test yet"; fi
 
 mutants: setup ## break our own code on purpose and see the tests fail
 	@if compgen -G 'tests/planted/test_*.py' >/dev/null; \
-	then $(PYTEST) -o norecursedirs=torture --timeout=3600 tests/planted; \
+	then $(PYTEST) -o 'norecursedirs=torture .*' --timeout=3600 tests/planted; \
 	else echo "mutants: there is no planted mutation yet"; fi
 
 docs: setup ## write the generated pages again

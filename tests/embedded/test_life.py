@@ -1,363 +1,40 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import signal
-import stat
 import subprocess
-import sys
-import tempfile
-from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import LiteralString
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from dragoman.core.errors import BadSetting, DatabaseDown, NotFound
 from dragoman.store import cluster, embedded
-from dragoman.store.cluster import Account, Cluster, ServerDown, WrongVersion
+from dragoman.store.cluster import Cluster, ServerDown, WrongVersion
 from dragoman.store.embedded import Server, State
 from dragoman.store.roles import ADMIN, OWNER, ROLES, Secrets
-from tests.eventually import eventually
-
-WORKER = "dragoman_worker"
-NOBODY_KNOWS = 54321  # a uid without a name
-STRANGER = pwd.getpwnam("daemon").pw_uid  # an account that never runs the server here
-SOURCES = os.pathsep.join(path for path in sys.path if path)
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-
-# The interpreter may lie where a stranger cannot read it, so it changes its user after the imports.
-IMPORTS = """
-import encodings.idna, os, sys
-from pathlib import Path
-import psycopg
-from dragoman.store.embedded import Server
-"""
-BECOME = "os.setgroups([]); os.setgid({0}); os.setuid({0})\n"
-
-START = """
-server = Server(Path(sys.argv[1]))
-server.bootstrap()
-print(server.status().pid, flush=True)
-"""
-START_AND_STAY = START + "sys.stdin.read()\n"
-
-CONNECT = """
-try:
-    psycopg.connect(sys.argv[1]).close()
-    print("connected")
-except psycopg.OperationalError:
-    print("refused")
-"""
-
-
-@contextmanager
-def folder() -> Generator[Path]:
-    """A short directory that every account may pass through, as /var/lib is."""
-    made = Path(tempfile.mkdtemp(prefix="dm-"))
-    made.chmod(0o711)
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made)
-
-
-@contextmanager
-def stopped_at_last(home: Path) -> Generator[Server]:
-    server = Server(home)
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-@pytest.fixture(scope="module")
-def shared() -> Generator[Server]:
-    with folder() as made, stopped_at_last(made / "home") as server:
-        server.bootstrap()
-        yield server
-
-
-@pytest.fixture
-def base() -> Generator[Path]:
-    with folder() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def worn_home() -> Generator[Path]:
-    with folder() as made, stopped_at_last(made / "home") as server:
-        yield server.home
-
-
-@pytest.fixture
-def server(worn_home: Path) -> Server:
-    """One server that survives test after test of what may befall it."""
-    server = Server(worn_home)
-    server.bootstrap()
-    return server
-
-
-@pytest.fixture
-def fresh(base: Path) -> Generator[Server]:
-    """A server of this test's own, to be ruined."""
-    with stopped_at_last(base / "home") as server:
-        server.ensure_running()
-        yield server
-
-
-def admin(server: Server) -> psycopg.Connection:
-    return psycopg.connect(server.dsn(ADMIN, "postgres"), autocommit=True)
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def pid_of(server: Server) -> int:
-    pid = server.status().pid
-    assert pid is not None
-    return pid
-
-
-def processes_of(server: Server) -> list[int]:
-    """The server and its backends: whoever works in the data directory."""
-    found: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if (entry / "cwd").readlink() == server.home / "data":
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
-def process_state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def python(code: str, *arguments: str | Path) -> subprocess.Popen[str]:
-    """A Python of its own with next to no environment: no HOME, no LANG, no PATH."""
-    return subprocess.Popen(
-        (sys.executable, "-c", IMPORTS + code, *arguments),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd="/",
-        env={"PYTHONPATH": SOURCES, "LC_ALL": "C"},
-        start_new_session=True,
-    )
-
-
-def said(process: subprocess.Popen[str]) -> str:
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    return out.strip()
-
-
-def put_row(server: Server) -> None:
-    with psycopg.connect(server.dsn(OWNER)) as connection:
-        connection.execute("drop table if exists kept")
-        connection.execute("create table kept (a int)")
-        connection.execute("insert into kept values (7)")
-
-
-def rows(server: Server) -> Sequence[tuple[int]]:
-    with psycopg.connect(server.dsn(OWNER)) as connection:
-        return connection.execute("select a from kept").fetchall()
-
-
-def test_a_first_start_makes_a_private_server_and_a_second_one_attaches(server: Server):
-    """The first start ends with a server that answers; later ones use that same process."""
-    again = Server(server.home)
-    again.ensure_running()
-    assert again.status().state is State.READY
-    assert pid_of(again) == pid_of(server)
-    assert (server.psql_path.name, server.psql_path.parent) == ("psql", server.bin_dir)
-
-
-def test_the_states_before_and_after_a_server(base: Path):
-    """Without data a server is absent; stopped, it says so; both without changing anything."""
-    server = Server(base / "home")
-    assert server.status().state is State.ABSENT
-    server.stop()
-    assert not server.home.exists()
-    server.ensure_running()
-    server.stop()
-    assert server.status().state is State.STOPPED
-    assert processes_of(server) == []
-
-
-def test_nobody_else_can_enter(shared: Server):
-    """Home, data, socket and passwords are closed to others, and nothing listens on a network."""
-    home = shared.home
-    assert mode(home) & 0o067 == 0
-    assert [mode(home / part) for part in ("data", "run", "secrets")] == [0o700] * 3
-    assert {mode(path) for path in (home / "secrets").iterdir()} == {0o600}
-    assert mode(home / "run" / ".s.PGSQL.5432") == 0o700
-    assert mode(shared.log) == 0o600
-    hba = (home / "conf" / "pg_hba.conf").read_text()
-    assert hba == "local all all scram-sha-256\n"
-
-
-@as_root
-def test_another_user_of_the_machine_cannot_connect(shared: Server):
-    """Even with the right password a stranger does not reach the socket; the owner does."""
-    dsn = shared.dsn(WORKER)
-    assert said(python(BECOME.format(STRANGER) + CONNECT, dsn)) == "refused"
-    shared_run = shared.home / "run"
-    shared_run.chmod(0o711)
-    shared.home.chmod(0o711)
-    (shared_run / ".s.PGSQL.5432").chmod(0o777)
-    try:
-        assert (
-            said(python(BECOME.format(STRANGER) + CONNECT, dsn)) == "connected"
-        )  # the control: it was the rights
-    finally:
-        shared.home.chmod(0o710)
-        shared_run.chmod(0o700)
-        (shared_run / ".s.PGSQL.5432").chmod(0o700)
-
-
-@as_root
-def test_root_hands_the_server_to_an_unprivileged_account(server: Server):
-    """Started by root the server is another's, without root's groups; passwords stay root's."""
-    server.stop()
-    pid = said(python("os.setgroups([4])\n" + START, server.home))
-    runs_as = Path("/proc", pid).stat().st_uid
-    assert runs_as != 0
-    assert (server.home / "data").stat().st_uid == runs_as
-    assert {path.stat().st_uid for path in (server.home / "secrets").iterdir()} == {0}
-    assert "Groups:\t \n" in Path("/proc", pid, "status").read_text()
-
-
-@as_root
-def test_an_ordinary_user_runs_the_server_as_itself(base: Path):
-    """Without root, home and server belong to the one who started it; root then keeps out."""
-    own = base / "own"
-    own.mkdir()
-    os.chown(own, STRANGER, STRANGER)
-    if not cluster._runs(cluster.installed() / "bin", Account("stranger", STRANGER, STRANGER)):
-        pytest.skip("the virtual environment lies where no other account can read it")
-    code = (
-        BECOME.format(STRANGER) + START + "print(os.stat(f'/proc/{server.status().pid}').st_uid)\n"
-    )
-    code += "server.stop(); print(server.status().state)"
-    assert said(python(code, own / "home")).split()[1:] == [str(STRANGER), "stopped"]
-    with pytest.raises(BadSetting):
-        Server(own / "home").ensure_running()
-
-
-def test_no_locale_and_no_home_directory_are_needed(base: Path):
-    """With neither LANG nor HOME the server knows Unicode, by its own tables, and checks pages."""
-    with stopped_at_last(base / "home") as server:
-        assert said(python(START, server.home)).isdigit()
-        with admin(server) as connection:
-            found = connection.execute(
-                "select lower('ÄÉ'), datlocprovider, datlocale, current_setting('data_checksums')"
-                " from pg_database where datname = 'dragoman'"
-            ).fetchone()
-    assert found == ("äé", "b", "C.UTF-8", "on")
-
-
-def test_the_settings_are_in_force(shared: Server):
-    """What keeps commits and hides texts is pinned, and cannot be changed by ALTER SYSTEM."""
-    wanted = {
-        "fsync": "on",
-        "full_page_writes": "on",
-        "synchronous_commit": "on",
-        "listen_addresses": "",
-        "unix_socket_permissions": "0700",
-        "log_error_verbosity": "terse",
-        "log_min_messages": "log",
-        "log_min_error_statement": "panic",
-        "log_parameter_max_length": "0",
-        "log_parameter_max_length_on_error": "0",
-        "log_min_duration_statement": "-1",
-        "log_statement": "none",
-        "max_wal_size": "1GB",
-        "min_wal_size": "128MB",
-        "max_connections": "100",
-        "max_locks_per_transaction": "256",
-        "idle_in_transaction_session_timeout": "30s",
-        "jit": "off",
-        "shared_buffers": "128MB",
-        "restart_after_crash": "on",
-        "password_encryption": "scram-sha-256",
-    }
-    with admin(shared) as connection:
-        names = list(wanted)
-        found = connection.execute(
-            "select name, current_setting(name) from pg_settings where name = any(%s)", (names,)
-        )
-        assert dict(found.fetchall()) == wanted
-        with pytest.raises(psycopg.Error) as refused:
-            connection.execute("alter system set fsync = off")
-    assert refused.value.sqlstate == "0A000"
-
-
-def test_a_dsn_notices_a_dead_line_and_never_a_replica(shared: Server):
-    """Every role's connection string has the time-outs and asks for a server that writes."""
-    found = conninfo_to_dict(shared.dsn(WORKER, "other"))
-    assert (found["user"], found["dbname"]) == (WORKER, "other")
-    assert (found["connect_timeout"], found["tcp_user_timeout"]) == ("5", "5000")
-    keepalives = ("keepalives_idle", "keepalives_interval", "keepalives_count")
-    assert [found[key] for key in keepalives] == ["5", "2", "3"]
-    assert found["target_session_attrs"] == "read-write"
-    with pytest.raises(BadSetting):
-        shared.dsn("postgres")
-
-
-@pytest.mark.req("R084", "R189", "R284")
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "select %s::int",
-        "insert into pg_temp.t values (%s)",
-        "do $$ begin raise exception 'CANARY'; end $$",
-        "select 'CANARY'::int",
-    ],
+from tests.embedded.servers import (
+    BECOME,
+    NOBODY_KNOWS,
+    START,
+    START_AND_STAY,
+    STRANGER,
+    WORKER,
+    admin,
+    as_root,
+    mode,
+    pid_of,
+    process_state,
+    processes_of,
+    put_row,
+    python,
+    rows,
+    said,
+    stopped_at_last,
 )
-def test_no_value_of_a_failing_statement_reaches_the_log(shared: Server, statement: LiteralString):
-    """A refused value stands nowhere in the server's log; with the setting undone it does."""
-    values = ("CANARY",) if "%s" in statement else None
-
-    def fail(connection: psycopg.Connection) -> None:
-        connection.execute("create temp table t (a text check (length(a) < 2))")
-        with pytest.raises(psycopg.Error):
-            connection.execute(statement, values)
-
-    with psycopg.connect(shared.dsn(OWNER), autocommit=True) as connection:
-        before = shared.log.stat().st_size
-        fail(connection)
-    assert b"CANARY" not in shared.log.read_bytes()[before:]
-    with admin(shared) as connection:
-        before = shared.log.stat().st_size
-        connection.execute("set log_min_messages = error")
-        connection.execute("set log_error_verbosity = 'default'")
-        connection.execute("set log_min_error_statement = error")
-        connection.execute("set log_parameter_max_length_on_error = -1")
-        fail(connection)
-    assert b"CANARY" in shared.log.read_bytes()[before:]
-
-
-def test_the_log_stays_bounded(server: Server):
-    """A log over its bound is put aside, and the running server writes on in the emptied file."""
-    with server.log.open("ab") as log:
-        log.truncate(9 * 1024 * 1024)
-    server.ensure_running()
-    assert server.log.stat().st_size == 0
-    assert mode(server.home / "server.log.1") == 0o600
-    with pytest.raises(psycopg.OperationalError):
-        psycopg.connect(server.dsn(WORKER), password="wrong")
-    assert 0 < server.log.stat().st_size < 10_000
+from tests.eventually import eventually
 
 
 @pytest.mark.parametrize("everybody", [False, True], ids=["postmaster", "every process"])
