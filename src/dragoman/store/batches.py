@@ -171,13 +171,15 @@ async def record_submitted(
 
 async def record_doubt(cell: Cell, batch_id: BatchId, token: Token) -> bool:
     """Nobody knows whether the batch was created."""
-    return await _moved(cell, "record_doubt", id=batch_id, token=token)
+    return await _moved(
+        cell, "record_doubt", id=batch_id, token=token, kind=Kind.SUBMIT_UNKNOWN
+    )
 
 
 async def doubt_overdue(cell: Cell) -> int:
     """Submissions whose answer can no longer come are in doubt, whoever made them."""
     async with cell.transaction("doubt_overdue") as tx:
-        return await tx.count("batch/doubt_overdue")
+        return await tx.count("batch/doubt_overdue", kind=Kind.SUBMIT_UNKNOWN)
 
 
 async def record_absence(cell: Cell, batch: Batch) -> int:

@@ -195,6 +195,7 @@ async def open_cell(
         kwargs=kwargs,
         configure=configure,
         timeout=15.0,
+        reconnect_timeout=5.0,  # after an outage: back within seconds of the server
         check=AsyncConnectionPool.check_connection,
     )
     async with pool:
