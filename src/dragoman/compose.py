@@ -11,7 +11,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from dragoman.channels.base import Channel
 from dragoman.channels.smtp import SMTP, Security, SMTPSettings
-from dragoman.core.canonical import canonical, read_object
+from dragoman.core.canonical import JSONObject, canonical, read_object
 from dragoman.core.errors import BadInput, BadSetting
 from dragoman.core.locale import Lane
 from dragoman.core.profile import Profile
@@ -165,3 +165,15 @@ async def write_routes(cell: Cell, settings: Settings) -> int:
                     )
                     count += 1
     return count
+
+
+def review_routing(settings: Settings) -> JSONObject:
+    """By whom a review is made; its model is asked at once."""
+    provider = settings.provider
+    return {
+        "provider": provider.name,
+        "adapter_kind": provider.adapter_kind,
+        "base_url": provider.base_url,
+        "model": provider.model_review,
+        "execution_mode": "async",
+    }

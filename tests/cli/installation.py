@@ -38,7 +38,9 @@ def processes_in(folder: Path) -> dict[int, str]:
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes()
-            told = words + (entry / "environ").read_bytes() + os.fsencode((entry / "cwd").readlink())
+            told = (
+                words + (entry / "environ").read_bytes() + os.fsencode((entry / "cwd").readlink())
+            )
             if os.fsencode(folder) in told and int(entry.name) != os.getpid():
                 found[int(entry.name)] = words.replace(b"\0", b" ").decode(errors="replace")
     return found

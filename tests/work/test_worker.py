@@ -14,9 +14,10 @@ import pytest
 
 from dragoman.core import ports
 from dragoman.core.errors import DatabaseError, LeaseLost
-from dragoman.core.job import Defer, Outcome
+from dragoman.core.job import Defer, Held, Outcome
 from dragoman.store import jobs, workers
 from dragoman.work import worker
+from dragoman.work.loop import Station
 from dragoman.work.sweeper import Sweeper
 from tests import postgres, stand
 from tests.reviews import Desk, second_station, tell
@@ -101,6 +102,31 @@ def test_a_job_that_was_cancelled_is_not_asked_about_and_costs_its_neighbours_no
     tell(story)
 
 
+def test_a_job_that_another_worker_holds_now_is_not_asked_about_by_the_one_before() -> None:
+    """Its lease ended while it slept: the new holder's token stands, and the old one pays nothing."""
+
+    async def story(desk: Desk) -> None:
+        await desk.enqueue()
+        await desk.work()
+        stale = await claimed(desk, desk.station)
+        desk.later(4000)
+        async with second_station(desk) as other:
+            await Sweeper(other).run_once()
+            assert (await claimed(desk, other)).token != stale.token
+            assert await desk.worker._see_through(stale) == Counter(lost=1)
+        assert (desk.events("calling"), desk.answers()) == ([], 0)
+
+    tell(story)
+
+
+async def claimed(desk: Desk, station: Station) -> Held:
+    """The one job as this station's worker holds it."""
+    queues = await jobs.open_queues(station.cell, jobs.Mode.ASYNC, ["review"])
+    keys = [queue.key for queue in queues]
+    [held] = await jobs.claim_jobs(station.cell, station.line.worker, keys, 1)
+    return held
+
+
 def test_an_answer_that_comes_after_a_cancel_is_dropped(once: At) -> None:
     """Cancel wins in flight: nothing is stored, nobody is told, and the late answer is an event."""
 
@@ -132,12 +158,10 @@ def test_a_unit_that_is_being_asked_about_elsewhere_is_put_off(
         await desk.work()
         monkeypatch.setattr(worker, "finish", finished)
         [(lock,)] = desk.rows("select unit_lock from standing")
-        queues = await jobs.open_queues(desk.station.cell, jobs.Mode.ASYNC, ["review"])
-        keys, holder = [queue.key for queue in queues], desk.station.line.worker
-        held = await jobs.claim_jobs(desk.station.cell, holder, keys, 1)
+        held = await claimed(desk, desk.station)
         async with second_station(desk) as other, other.line.unit(lock) as is_ours:
             assert is_ours
-            await desk.worker._see_through(held[0])
+            await desk.worker._see_through(held)
         assert [type(one) for one in seen] == [Defer]
         assert (desk.events("calling"), desk.answers()) == ([], 0)
 

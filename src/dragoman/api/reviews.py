@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from dragoman.api.bodies import ReviewBody, read_body, schema_of
 from dragoman.api.cells import Cells, patience
 from dragoman.api.guard import Gate
-from dragoman.compose import pipelines_of
-from dragoman.core.canonical import JSONObject
+from dragoman.compose import pipelines_of, review_routing
 from dragoman.core.errors import NotFound, Refused
 from dragoman.core.ids import JobId
 from dragoman.review import store
@@ -86,7 +85,7 @@ class Reviews:
             self.actor or await self._known(cell),
             pipelines_of(self.settings)["review"],
             wanted,
-            self._routing(),
+            review_routing(self.settings),
             self.settings.provider.account,
         )
         shown = await self.status(made.job_id)
@@ -123,17 +122,6 @@ class Reviews:
         except PathDenied:
             pass  # refused below, without the path
         raise Refused("review.allow does not allow this repository; nothing was stored")
-
-    def _routing(self) -> JSONObject:
-        """By whom a review is made; its model is asked at once."""
-        provider = self.settings.provider
-        return {
-            "provider": provider.name,
-            "adapter_kind": provider.adapter_kind,
-            "base_url": provider.base_url,
-            "model": provider.model_review,
-            "execution_mode": "async",
-        }
 
     async def _known(self, cell: Cell) -> UUID:
         async with cell.transaction("know_actor") as tx:

@@ -11,8 +11,7 @@ import typer
 
 from dragoman.cli.db import dsn_of, require_running
 from dragoman.cli.hint import hint
-from dragoman.compose import pipelines_of
-from dragoman.core.canonical import JSONObject
+from dragoman.compose import pipelines_of, review_routing
 from dragoman.core.errors import BadSetting, NotFound
 from dragoman.core.ids import JobId
 from dragoman.review import store
@@ -84,20 +83,8 @@ async def hand_in(
         actor = await know_actor(tx, "orchestrator", "cli")
     pipeline = pipelines_of(settings)["review"]
     return await enqueue_review(
-        cell, actor, pipeline, wanted, routing_of(settings), settings.provider.account
+        cell, actor, pipeline, wanted, review_routing(settings), settings.provider.account
     )
-
-
-def routing_of(settings: Settings) -> JSONObject:
-    """By whom a review is made; its model is asked at once."""
-    provider = settings.provider
-    return {
-        "provider": provider.name,
-        "adapter_kind": provider.adapter_kind,
-        "base_url": provider.base_url,
-        "model": provider.model_review,
-        "execution_mode": "async",
-    }
 
 
 async def show(job_id: UUID) -> int:
