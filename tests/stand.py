@@ -1,14 +1,16 @@
-"""A whole installation inside a test: a database of its own, stations, and time that a test moves."""
+"""A whole installation inside a test: its own database, stations, and time that can be moved."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import psycopg
 
+from dragoman.cli.complaints import COMPLAINTS
 from dragoman.core.profile import PROFILES, Profile
 from dragoman.providers import adapter_for
 from dragoman.providers.base import Account, Adapter
@@ -47,8 +49,8 @@ def build(owner_dsn: str) -> None:
         connection.execute("insert into moved_clock values (0)")
         connection.execute("grant select on moved_clock to public")
         connection.execute(
-            "create or replace function clock() returns timestamptz language sql volatile security definer"
-            " set search_path = dragoman as"
+            "create or replace function clock() returns timestamptz"
+            " language sql volatile security definer set search_path = dragoman as"
             " 'select clock_timestamp() + make_interval(secs => seconds) from moved_clock'"
         )
 
@@ -74,7 +76,7 @@ def move_clock(database: str, seconds: float) -> None:
 def rows(database: str, query: str, *params: object) -> list[tuple]:
     """What the owner sees."""
     with owner(database) as connection:
-        return connection.execute(query, params).fetchall()
+        return connection.execute(query.encode(), params).fetchall()
 
 
 @dataclass
@@ -147,12 +149,14 @@ async def add_home(
     return home
 
 
-async def add_routes(database: str, mode: str = "batch", **changes: object) -> None:
+async def add_routes(database: str, mode: str = "batch", **changes: str) -> None:
     """Routes to the sandbox, one for each surface, lane and strength."""
     from dragoman.compose import write_routes  # noqa: PLC0415 - heavy, and not every test needs it
     from dragoman.settings import ProviderSettings, Settings  # noqa: PLC0415 - as above
 
-    settings = Settings(home="/nowhere", provider=ProviderSettings(mode=mode, **changes))
+    settings = Settings(
+        home=Path("/nowhere"), provider=ProviderSettings.model_validate({"mode": mode, **changes})
+    )
     async with cell_of(database, "dragoman_operator") as cell:
         await write_routes(cell, settings)
 
@@ -171,12 +175,7 @@ async def orchestrator_of(database: str, providers: Providers) -> AsyncGenerator
         yield Orchestrator(cell, actor, advisor.classify)
 
 
-NOISE = {
-    "en": "You are always so loud at night! I cannot sleep, turn the damn music down.",
-    "de": "Du bist nachts immer so laut! Ich kann nicht schlafen, mach endlich die Musik leiser.",
-    "es": "¡Siempre haces muchísimo ruido por la noche! No puedo dormir, baja la música de una vez.",
-    "fr": "Tu fais toujours trop de bruit la nuit ! Je ne peux pas dormir, baisse enfin la musique.",
-}
+NOISE = {language: texts[0] for language, texts in COMPLAINTS.items()}
 
 
 async def submit(orchestrator: Orchestrator, pairs: Sequence[tuple[str, str]]) -> list[UUID]:

@@ -44,7 +44,6 @@ class MailSettings(Section):
     host: str | None = None
     port: int = Field(default=25, gt=0, lt=65536)
     sender: str = "dragoman@localhost.example"
-    domain: str = "dragoman.example"
     username: str | None = None
     password_env: str | None = None
     password_file: Path | None = None

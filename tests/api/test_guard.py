@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -15,7 +14,7 @@ from dragoman.core.errors import BadSetting
 from dragoman.settings import DoorSettings, Settings
 from tests.api.door import Door, unasked
 
-ID = uuid4()
+ID = "7f7527fb-d8ac-436c-a0f8-110e07ce613e"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - the address that needs care
 # For each address: who may pass (the answer is then anything but 401 and 403).
 MATRIX = [

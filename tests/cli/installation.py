@@ -98,11 +98,13 @@ class Installation:
             **self.told,
         }
 
-    def run(self, *words: str | bytes, given: bytes = b"", **told: str) -> Done:
+    def run(
+        self, *words: str | bytes, given: bytes = b"", told: Mapping[str, str] | None = None
+    ) -> Done:
         """One command to its end."""
         done = subprocess.run(
             [*self.prefix, *self.command, *words],
-            env={**self.environment, **told},
+            env={**self.environment, **(told or {})},
             cwd=self.folder,
             input=given,
             capture_output=True,

@@ -175,13 +175,13 @@ def test_what_could_never_work_is_refused_before_anything_starts(
     nothing: Installation, words: tuple[str, ...], told: dict[str, str], sentence: str
 ) -> None:
     """One sentence that names the setting, exit code 1, and no data directory."""
-    assert nothing.run(*words, **told).sentence.startswith(sentence)
+    assert nothing.run(*words, told=told).sentence.startswith(sentence)
     assert not (nothing.home / "postgresql").exists()
 
 
 def test_a_home_that_cannot_be_made_is_said(nothing: Installation, tmp_path: Path) -> None:
     """The sentence names the folder, and the variable that would name another one."""
     (tmp_path / "file").touch()
-    said = nothing.run("up", DRAGOMAN_HOME=str(tmp_path / "file" / "home")).sentence
+    said = nothing.run("up", told={"DRAGOMAN_HOME": str(tmp_path / "file" / "home")}).sentence
     assert said.startswith(f"{tmp_path}/file/home cannot be made or written by this user (ENOTDIR)")
     assert "DRAGOMAN_HOME" in said

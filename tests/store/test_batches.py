@@ -239,6 +239,8 @@ def test_a_submission_that_was_taken_over_is_not_begun(database: str) -> None:
             assert not await begin(crew, slow)
             assert await batches.take_over(crew.worker, found, other) is None
             (begun,) = [b for b in await _all(crew) if b.id == quick.id]
+            with stand.owner(database) as connection:
+                connection.execute("update batch set state = 'submitting'")
             assert await batches.take_over(crew.worker, begun, other) is None
             assert await mark(crew, quick, two)
 

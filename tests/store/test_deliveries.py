@@ -88,6 +88,25 @@ def test_what_was_told_is_never_begun_or_marked_again(database: str) -> None:
     asyncio.run(scenario())
 
 
+def test_a_mark_that_stands_is_not_written_over(database: str) -> None:
+    """A row that is looked into again keeps its time and its evidence until both are cleared."""
+
+    async def scenario() -> None:
+        async with crew_of(database) as crew:
+            await review_of(crew)
+            (one,) = await take(crew)
+            await send(crew, one)
+            await sent(crew, one)
+            with stand.owner(database) as connection:
+                connection.execute("update delivery set state = 'reconciling'")
+            before = row(database, one, "to_jsonb(delivery)")
+            assert not await sent(crew, one, "another")
+            assert not await unsent(crew, one, 1.0)
+            assert row(database, one, "to_jsonb(delivery)") == before
+
+    asyncio.run(scenario())
+
+
 def test_a_message_is_begun_once(database: str) -> None:
     """The second begin of one holding finds the message on its way already."""
 

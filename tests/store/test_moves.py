@@ -87,7 +87,7 @@ async def notes(crew: Crew, held: Held) -> object:
 
 async def calls(crew: Crew, held: Held) -> object:
     """Say that a model is about to be called."""
-    note = jobs.Note(held.id, held.token, Kind.CALLING)
+    note = jobs.Note(held.id, held.token, Kind.CALLING, Reason.NOT_YET_DUE, b'{"calls":1}')
     return await jobs.begin_calls(crew.worker, crew.actor, [note])
 
 

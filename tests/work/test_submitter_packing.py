@@ -24,8 +24,6 @@ from dragoman.work.submission import by_job, new_batch
 from dragoman.work.submitter import Written, _items, _lines, groups, parcels
 from tests.rewrite.requests import decision
 
-TWO = st.sampled_from(["a", "b"])
-
 
 def held(**changed: object) -> Held:
     """A job in the submitter's hands."""
@@ -78,24 +76,35 @@ class Fields:
         return held(account=self.account, group_key=key, routing=routing.to_json(), unit=repr(self))
 
 
-FIELDS = st.builds(
-    Fields,
-    TWO,
-    TWO,
-    st.sampled_from(["v1", "v2"]),
-    st.sampled_from(["v1", "v2"]),
-    st.sampled_from(["openai_responses", "openai_chat"]),
-    st.sampled_from([None, "https://one.example/v1", "https://two.example/v1"]),
-    TWO,
-    st.sampled_from(["de", "en"]),
-    st.sampled_from(["de", "en"]),
+BASE = Fields(
+    "p", "m", "v1", "v1", "openai_responses", "https://one.example/v1", "default", "de", "en"
 )
+OTHERS = {
+    "provider": "q",
+    "model": "n",
+    "prompt_version": "v2",
+    "policy_version": "v2",
+    "adapter_kind": "openai_chat",
+    "base_url": "https://two.example/v1",
+    "account": "second",
+    "source": "en",
+    "target": "de",
+}
 
 
-@pytest.mark.req("R009", "R275", "R070", "R094", "R204", "R205")
-@given(st.lists(FIELDS, max_size=20))
-def test_the_jobs_of_a_batch_agree_in_everything(made: list[Fields]) -> None:
+@pytest.mark.req("R275", "R070", "R094", "R204", "R205")
+@pytest.mark.parametrize("name", OTHERS)
+def test_one_difference_is_another_batch(name: str) -> None:
+    """Jobs that differ in this field alone, and in their homes, are two groups."""
+    one, other = BASE.job(), replace(BASE, **{name: OTHERS[name]}).job()
+    assert len(list(groups([one, other, BASE.job()]))) == 2
+
+
+@pytest.mark.req("R009", "R275")
+@given(st.lists(st.sets(st.sampled_from(sorted(OTHERS)), max_size=2), max_size=20))
+def test_the_jobs_of_a_batch_agree_in_everything(changed: list[set[str]]) -> None:
     """Whatever differs, from the provider to the target's language, makes another group."""
+    made = [replace(BASE, **{name: OTHERS[name] for name in names}) for names in changed]
     jobs = [each.job() for each in made]
     found = list(groups(jobs))
     for group in found:

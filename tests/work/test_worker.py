@@ -103,7 +103,7 @@ def test_a_job_that_was_cancelled_is_not_asked_about_and_costs_its_neighbours_no
 
 
 def test_a_job_that_another_worker_holds_now_is_not_asked_about_by_the_one_before() -> None:
-    """Its lease ended while it slept: the new holder's token stands, and the old one pays nothing."""
+    """Its lease ended while it slept: the new token stands, and the old holder pays nothing."""
 
     async def story(desk: Desk) -> None:
         await desk.enqueue()

@@ -23,7 +23,14 @@ import typer
 
 from dragoman.cli.db import dsn_of, prepare, server_of
 from dragoman.cli.roles import WORKERS
-from dragoman.compose import mail_file, provider_url, sandbox_file, write_routes
+from dragoman.compose import (
+    channels_of,
+    mail_file,
+    provider_url,
+    sandbox_file,
+    wired,
+    write_routes,
+)
 from dragoman.core.errors import BadSetting, DragomanError
 from dragoman.review.paths import AllowList
 from dragoman.settings import DoorSettings, Settings, read_secret
@@ -259,9 +266,13 @@ def _role(role: str, run: Path) -> Child:
 
 
 async def _write_routes(settings: Settings) -> None:
-    async with open_cell(
-        dsn_of(settings, "operator"), name=settings.cell, role="dragoman up"
-    ) as cell:
+    dsn = dsn_of(settings, "operator")
+    async with (
+        wired(settings) as providers,
+        open_cell(dsn, name=settings.cell, role="dragoman up") as cell,
+    ):
+        providers.advisor()  # this and the channels refuse what every role would die of
+        channels_of(settings)
         await write_routes(cell, settings)
 
 
