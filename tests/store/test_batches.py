@@ -140,7 +140,7 @@ def test_a_batch_that_was_never_begun_cannot_be_marked(database: str) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.req("R047", "R119")
+@pytest.mark.req("R047", "R119", "R223")
 def test_the_first_providers_batch_stays_on_the_job(database: str) -> None:
     """A second submission after a retry, and the success after it, leave the first id in place."""
 

@@ -44,7 +44,7 @@ def ids(held: Sequence) -> set[JobId]:
     return {one.id for one in held}
 
 
-@pytest.mark.req("R260", "R235", "R118", "R223")
+@pytest.mark.req("R260", "R235", "R118")
 def test_a_claim_hands_out_everything_its_holder_needs(database: str) -> None:
     """One statement sets state, token, holder and time; the holding says the rest."""
 

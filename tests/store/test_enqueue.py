@@ -19,7 +19,7 @@ from tests.store.kernel import KEY, bring, check_books, crew_of, enqueue, look, 
 from tests.store.rewrites import Request
 
 
-@pytest.mark.req("R013", "R114", "R238", "R124", "R184")
+@pytest.mark.req("R013", "R114", "R238", "R124")
 def test_a_unit_is_enqueued_once(database: str) -> None:
     """The second enqueue changes nothing, whatever state the first job has reached."""
 

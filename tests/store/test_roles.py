@@ -29,7 +29,7 @@ batch_item                      -            SIU    S        -        -       -
 cell                            S            S      S        -        S       -
 chain_head                      -            -      S        -        S       -
 dead_letter                     S            SI     S        -        -       -
-delivery                        S            SIU    s        -        -       -
+delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -
 finding                         S            SI     -        -        -       -
 history                         S            -      S        -        S       -

@@ -199,9 +199,6 @@ def test_a_process_does_not_take_one_lock_twice(database: str) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Line.unit notes its key after the answer: tasks that ask at once all enter"
-)
 def test_two_tasks_of_one_process_do_not_enter_together(database: str) -> None:
     """Of tasks that ask in the same instant one is let in."""
 

@@ -147,25 +147,34 @@ def test_a_lost_lease_ends_the_loop() -> None:
 
 
 def test_an_error_ends_one_run_and_not_the_loop(paged: list[tuple]) -> None:
-    """The database away, one job lost, our own refusal: logged, and the next run comes."""
-    role = Role(DatabaseDown("57P01"), LeaseLost(), BadInput(WORDS), 1, every_s=0.01)
+    """One job lost, our own refusal: logged, and the next run comes."""
+    role = Role(LeaseLost(), BadInput(WORDS), 1, every_s=0.01)
     run(role)
-    assert (role.runs, paged) == (4, [])
+    assert (role.runs, paged) == (3, [])
+
+
+def test_a_process_that_may_still_hold_something_gives_up_its_lease(paged: list[tuple]) -> None:
+    """The database went away in the middle of a run: others take back what it cannot let go of."""
+    role = Role(DatabaseDown("57P01"), 1, every_s=0.01)
+    with pytest.raises(LeaseLost):
+        run(role)
+    assert (role.runs, paged) == (1, [])
 
 
 def test_an_unknown_error_pages_somebody_without_a_word_of_its_message(
     paged: list[tuple], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A bug is told by type and place, in the alert and in the log; the loop goes on."""
+    """A bug is told by type and place, in the alert and in the log; the process gives up."""
     role = Role(KeyError(WORDS), 1, every_s=0.01)
-    run(role)
+    with pytest.raises(LeaseLost):
+        run(role)
     [(kind, subject, severity, facts)] = paged
     assert (kind, subject, severity) == ("runtime_bug", "test:KeyError", "page")
     assert any("test_loop.py Role.run_once" in line for line in facts["frames"])
     told = capsys.readouterr()
     assert "KeyError" in told.out
     assert WORDS not in f"{facts}{told.out}{told.err}"
-    assert role.runs == 2
+    assert role.runs == 1
 
 
 def test_sleep_is_jittered_around_its_length_but_a_tick_is_exact(

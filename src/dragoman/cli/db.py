@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 import typer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from dragoman.cli.alone import is_up
 from dragoman.cli.hint import hint
-from dragoman.core.errors import BadSetting
+from dragoman.core.errors import BadSetting, Refused
 from dragoman.settings import Settings, read_settings
 from dragoman.store.embedded import Server, State
 from dragoman.store.migrate import migrate
@@ -70,7 +72,10 @@ def start() -> None:
 
 def stop() -> None:
     """Stop it."""
-    server_of(read_settings()).stop()
+    settings = read_settings()
+    if is_up(settings.home):
+        raise Refused(f"Dragoman is up in {settings.home}; Ctrl-C there stops the database as well")
+    server_of(settings).stop()
     show_status()
 
 
@@ -84,5 +89,8 @@ def open_psql(role: str) -> None:
             + ", ".join(known.removeprefix("dragoman_") for known in ROLES)
         )
     server = require_running(settings)
+    told = conninfo_to_dict(server.dsn(name))
     os.environ["PGOPTIONS"] = "-c search_path=dragoman"
-    os.execv(server.psql_path, ["psql", server.dsn(name)])  # noqa: S606 - our own psql, no shell
+    os.environ["PGPASSWORD"] = str(told.pop("password"))  # a command line is everybody's to read
+    where = make_conninfo("", **told)
+    os.execv(server.psql_path, ["psql", where])  # noqa: S606 - our own psql, no shell

@@ -6,10 +6,11 @@ import asyncio
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import structlog
 
-from dragoman.cli.db import dsn_of, server_of
+from dragoman.cli.db import dsn_of
 from dragoman.compose import channels_of, pipelines_of, wired
 from dragoman.core.errors import BadSetting, LeaseLost
 from dragoman.rewrite.store import fail_waiting
@@ -44,7 +45,7 @@ async def _run(settings: Settings, role: str) -> int:
         if role == "door":
             from dragoman.api import serve  # noqa: PLC0415 - a worker has no door
 
-            await serve(settings, server_of(settings).dsn, stop)
+            await serve(settings, partial(dsn_of, settings), stop)
         else:
             async with _station(settings, role) as station, _loop(settings, role, station) as work:
                 log.info("running", role=role, worker=str(station.line.worker))

@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import TextIO
 
 import typer
 
+from dragoman.cli.alone import only_one
 from dragoman.cli.db import dsn_of, prepare, server_of
 from dragoman.cli.roles import WORKERS
 from dragoman.compose import (
@@ -40,6 +40,7 @@ from dragoman.store.embedded import Server
 _PR_SET_PDEATHSIG = 1
 _READY_S = 30.0
 _STOP_S = 15.0
+_LOOK_S = 2.0
 
 
 @dataclass(slots=True)
@@ -103,6 +104,7 @@ class Supervisor:
     )  # the sandbox: a stand-in for the outside world
     doors: list[Child] = field(default_factory=list[Child])
     workers: list[Child] = field(default_factory=list[Child])
+    look_at: float = 0.0  # when the database is looked at again
 
     @property
     def children(self) -> list[Child]:
@@ -117,13 +119,16 @@ class Supervisor:
 
     def watch(self) -> None:
         """Keep them alive, and the database without which they die."""
-        died = [child for child in self.children if child.watch(time.monotonic())]
-        for child in died:
-            typer.echo(
-                f"{child.name} has died and will be started again; its log is {child.log}", err=True
-            )
-        if died:
+        now = time.monotonic()
+        for child in self.children:
+            if child.watch(now):
+                typer.echo(
+                    f"{child.name} has died and will be started again; its log is {child.log}",
+                    err=True,
+                )
+        if now >= self.look_at:
             self._revive()
+            self.look_at = time.monotonic() + _LOOK_S
 
     def _revive(self) -> None:
         try:
@@ -289,31 +294,6 @@ def _wait_for(files: Sequence[Path], supervisor: Supervisor) -> None:
             culprit = dead[0] if dead else supervisor.children[-1]
             raise BadSetting(f"{missing[0].name} did not appear; see {culprit.log}")
         pause.wait(0.05)
-
-
-@contextmanager
-def only_one(home: Path) -> Generator[None]:
-    """Two supervisors of one installation would start everything twice."""
-    import fcntl  # noqa: PLC0415 - used here alone
-
-    with _lock_file(home) as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadSetting(f"Dragoman is up already in {home}") from None
-        yield
-
-
-def _lock_file(home: Path) -> TextIO:
-    try:
-        home.mkdir(mode=0o711, parents=True, exist_ok=True)
-        return (home / "up.lock").open("w")
-    except OSError as error:
-        code = errno.errorcode.get(error.errno or 0, "OSError")
-        raise BadSetting(
-            f"{home} cannot be made or written by this user ({code}); "
-            "name another folder in DRAGOMAN_HOME"
-        ) from None
 
 
 @contextmanager

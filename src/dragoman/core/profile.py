@@ -37,7 +37,8 @@ class Profile:
         """Refuse what could never work."""
         for each in fields(self):
             value: object = getattr(self, each.name)
-            if isinstance(value, (int, float)) and not 0 < value < 1e9:
+            is_number = isinstance(value, (int, float)) and 0 < value < 1e9
+            if not is_number and not isinstance(value, (str, tuple)):
                 raise BadSetting(f"{each.name} must be a positive, finite number")
         if not all(0 < step < 1e9 for step in self.retry_backoff_s):
             raise BadSetting("retry_backoff_s must hold positive, finite numbers")

@@ -29,7 +29,8 @@ from dragoman.store.workers import raise_alert
 from dragoman.work.pipeline import Pipeline, Stored, custom_id
 
 MAX_SENDS = 5
-_WAIT_S = 300.0
+_SENDING_WAIT_S = 10.0
+_DOUBT_WAIT_S = 300.0  # a doubt that ends wakes the job
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,9 @@ class Notify:
             return Done(None, sha256(str(rows).encode()))
         if rows and told + counts.get("failed", 0) + counts.get("canceled", 0) == rows:
             return Bury(Failure(FailureClass.DELIVERY_REJECTED, "recipient_not_reached"))
-        return Defer(Reason.AWAITING_DELIVERIES, delay_s=_WAIT_S)
+        is_moving = counts.get("queued", 0) + counts.get("sending", 0) > 0
+        wait_s = _SENDING_WAIT_S if is_moving else _DOUBT_WAIT_S
+        return Defer(Reason.AWAITING_DELIVERIES, delay_s=wait_s)
 
     async def store(self, tx: Tx, finished: Sequence[Stored]) -> None:
         """That everybody was told stands in the outbox."""

@@ -171,9 +171,7 @@ async def record_submitted(
 
 async def record_doubt(cell: Cell, batch_id: BatchId, token: Token) -> bool:
     """Nobody knows whether the batch was created."""
-    return await _moved(
-        cell, "record_doubt", id=batch_id, token=token, kind=Kind.SUBMIT_UNKNOWN
-    )
+    return await _moved(cell, "record_doubt", id=batch_id, token=token, kind=Kind.SUBMIT_UNKNOWN)
 
 
 async def doubt_overdue(cell: Cell) -> int:

@@ -238,20 +238,22 @@ async def wake_jobs(tx: Tx, ids: Sequence[JobId], reason: Reason) -> int:
 
 async def name_queue(tx: Tx, queue: Queue, stage: int) -> int:
     """The key of a queue, made known on its first use."""
-    key = queue.key
-    rows = await tx.tuples(
-        "queue/name_queue",
-        key=key,
-        pipeline=queue.pipeline,
-        stage=stage,
-        mode=queue.mode,
-        provider=queue.provider,
-        account=queue.account,
-        model=queue.model,
+    name: dict[str, Any] = {  # Any: columns
+        "key": queue.key,
+        "pipeline": queue.pipeline,
+        "stage": stage,
+        "mode": queue.mode,
+        "provider": queue.provider,
+        "account": queue.account,
+        "model": queue.model,
+    }
+    # Whoever waited for another's first use sees that row only in a second statement.
+    rows = await tx.tuples("queue/name_queue", **name) or await tx.tuples(
+        "queue/name_queue", **name
     )
-    if rows != [(key,)]:
+    if rows != [(queue.key,)]:
         raise Invariant("two queues share a key")
-    return key
+    return queue.key
 
 
 @dataclass(frozen=True, slots=True)

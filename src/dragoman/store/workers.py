@@ -105,3 +105,15 @@ async def fold_deltas(cell: Cell) -> int:
     """Fold what moves have written into sums."""
     async with cell.transaction("fold_deltas") as tx:
         return await tx.count("run/fold_deltas")
+
+
+async def end_lines(cell: Cell) -> int:
+    """End the lines of workers whose lease is over: with them fall the locks of their units."""
+    async with cell.transaction("end_lines") as tx:
+        return await tx.count("worker/end_lines")
+
+
+async def ensure_partitions(cell: Cell) -> int:
+    """Make room for the history of the coming months; how much was made."""
+    async with cell.transaction("ensure_partitions") as tx:
+        return int((await tx.tuples("event/ensure_partitions"))[0][0])

@@ -45,7 +45,7 @@ class Line:
             await asyncio.sleep(self.lease_s / 3)  # noqa: TID251 - a heart beats in time
             began = ports.monotonic()
             try:
-                async with self._busy, asyncio.timeout(self.lease_s / 3):
+                async with asyncio.timeout(self.lease_s / 3), self._busy:
                     kept = await workers.renew_lease(self.connection, self.worker, self.lease_s)
             except (DatabaseError, TimeoutError):
                 kept = False
@@ -60,22 +60,31 @@ class Line:
 
         A session may take a lock twice, so a key that this process already holds is refused here.
         """
-        if lock in self._held or not await self._ask("select pg_try_advisory_lock(%s)", lock):
+        if lock in self._held:
             yield False
             return
-        self._held.add(lock)
+        self._held.add(lock)  # before anything is awaited: two tasks may ask at once
         try:
-            yield True
+            if not await self._ask("select pg_try_advisory_lock(%s)", lock):
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                with suppress(LeaseLost):
+                    await self._ask("select pg_advisory_unlock(%s)", lock)
         finally:
             self._held.discard(lock)
-            with suppress(DatabaseError):
-                await self._ask("select pg_advisory_unlock(%s)", lock)
 
     async def _ask(self, question: str, lock: int) -> bool:
-        with mapped():
-            async with self._busy:
-                cursor = await self.connection.execute(question.encode(), (lock,))
-                row = await cursor.fetchone()
+        try:
+            with mapped():
+                async with self._busy:
+                    cursor = await self.connection.execute(question.encode(), (lock,))
+                    row = await cursor.fetchone()
+        except DatabaseError:
+            self.lost.set()  # with the line every lock has fallen
+            raise LeaseLost from None
         return bool(row and row[0])
 
 

@@ -65,14 +65,20 @@ class Loop(ABC):
             return await self.run_once()
         except DatabaseError as error:
             log.warning("database", role=self.role, error=str(error))
+            self._give_up()
         except LeaseLost:
             log.warning("lease_lost", role=self.role)
         except DragomanError as error:
             log.error("refused", role=self.role, error=str(error))  # noqa: TRY400 - no stack
         except Exception as error:  # noqa: BLE001 - becomes an alert, without its message
             log.error("bug", role=self.role, frames=frames(error))  # noqa: TRY400 - no values
+            self._give_up()
             await self._page(error)
         return 0
+
+    def _give_up(self) -> None:
+        """What this process holds and cannot let go of, others take back once its lease is gone."""
+        self.station.line.lost.set()
 
     async def _page(self, error: Exception) -> None:
         facts = {"frames": list[object](frames(error))[-5:]}

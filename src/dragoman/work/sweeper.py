@@ -30,8 +30,10 @@ class Sweeper(Loop):
         return self.station.profile.sweep_every_s
 
     async def run_once(self) -> int:
-        """Stale claims, sums, and the chores that pipelines bring."""
+        """Stale claims, sums, next month's room, and the chores that pipelines bring."""
+        await workers.end_lines(self.station.cell)
         swept = await self.sweep_stale()
+        await workers.ensure_partitions(self.station.cell)
         while await workers.fold_deltas(self.station.cell) >= 100_000:
             pass
         for chore in self.chores:

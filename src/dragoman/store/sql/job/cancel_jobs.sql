@@ -1,4 +1,5 @@
--- Cancel jobs that are not final; expects ids and the actor; returns those that were canceled. Cancel wins over a result in flight.
+-- Cancel jobs that are not final; expects ids and the actor; returns those that were canceled.
+-- Cancel wins over a result in flight, and nobody is told any more.
 with given as materialized (
   select s.id, s.state as was, clock() as at from standing s
    where s.id = any(%(ids)s) and s.state not in ('completed', 'failed', 'canceled')
@@ -17,6 +18,10 @@ moved as (
 recorded as (
   insert into event (job_id, home_id, seq, at, kind, reason, stage, attempt, actor, hash)
   select id, home_id, seq, last_event_at, %(kind)s, %(reason)s, stage, stage_attempts + 1, %(actor)s, head from moved
+),
+untold as (
+  update delivery d set state = 'canceled', next_attempt_at = null
+    from moved where d.job_id = moved.id and d.state = 'queued' and d.notified_at is null
 ),
 counted as (
   insert into queue_delta (at, queue_key, state, n)

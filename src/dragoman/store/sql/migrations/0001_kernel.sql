@@ -383,7 +383,7 @@ create table delivery (
   constraint started_has_deadline check (state <> 'sending' or started_at is not null and deadline_at is not null
     and claim_token is not null)
 );
-create index delivery_due on delivery (next_attempt_at nulls first, created_at) where state in ('queued', 'reconciling');
+create index delivery_due on delivery (next_attempt_at nulls first, created_at) where state = 'queued';
 create index delivery_doubt on delivery (deadline_at) where state in ('sending', 'unknown');
 create index delivery_job on delivery (job_id);
 

@@ -45,6 +45,7 @@ grant select (id, home_id, pipeline, not_before_at, claimed_at, claimed_by, clai
 grant update (state, ready, not_before_at, claim_token, claimed_by, claimed_at, reason, seq, last_event_at, head)
   on standing to dragoman_operator;
 grant insert on event, queue_delta, actor to dragoman_operator;
+grant update (state, next_attempt_at) on delivery to dragoman_operator;
 grant select (id, home_id, sender_user_id, recipient_user_id, surface, text_sha256, created_at, classifier_version, defaulted,
   detected_language, language_confidence, topics, intent, rewrite_strength, source_locale, target_locale, lane, policy_version,
   routing_decision, routed_at, failed_at, failure_code) on rewrite_request to dragoman_operator;
