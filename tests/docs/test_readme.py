@@ -34,7 +34,8 @@ def somebody() -> tuple[list[str], str] | None:
         user, group = f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}"
         prefix = [shutil.which("setpriv") or "setpriv", user, group, "--clear-groups"]
     for python in (sys.executable, "/usr/local/bin/python3", "/usr/bin/python3"):
-        if can_run([*prefix, python, "-c", SAME]):
+        # Through a shell: setpriv gives its rights up only with the first program that it runs.
+        if can_run([*prefix, "/bin/sh", "-c", 'exec "$0" "$@"', python, "-c", SAME]):
             return prefix, python
     return None
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from dragoman.core import ports
-from dragoman.core.errors import DatabaseError, LeaseLost
+from dragoman.core.errors import LeaseLost
 from dragoman.core.ids import unit_lock
 from dragoman.work.line import Line, open_line
 from tests import postgres, stand
@@ -246,9 +246,11 @@ def test_a_lost_line_has_lost_its_locks(database: str) -> None:
                 end(database, one)
                 async with other.unit(UNIT) as theirs:
                     assert theirs is True
-            with pytest.raises(DatabaseError):
+            with pytest.raises(LeaseLost):
                 async with one.unit(OTHER):
                     pass
+            with pytest.raises(LeaseLost):
+                one.fence()
 
     asyncio.run(scenario())
 
