@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,22 @@ from dragoman.core.answer import Answer, Doubt, Happened
 from dragoman.core.errors import DataRefused
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.job import Bury
+from dragoman.providers.base import Account, ProviderFailed
+from dragoman.providers.transport import Request, Response, Transport
+from dragoman.sandbox.server import Sandbox
 from dragoman.store import batches, database, jobs
-from dragoman.work import acts, collector, submitter
+from dragoman.work import acts, collector, relay, submitter
 from dragoman.work import finish as exits
-from tests.crash import test_collect, test_doubt, test_frozen, test_lines, test_rewrite_crashes
+from tests.crash import (
+    test_collect,
+    test_doubt,
+    test_frozen,
+    test_lines,
+    test_review_crashes,
+    test_rewrite_crashes,
+)
+from tests.providers import test_lines as test_lines_of_files
+from tests.providers import test_openai_create
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -97,11 +109,52 @@ async def leave_results_for_later(
     )
 
 
+async def send_again(
+    transport: Transport, request: Request, *, max_bytes: int = 8_000_000
+) -> Response:
+    """What a vendor's SDK does: another POST when the first had no good answer."""
+    try:
+        answer = await SENT_ONCE(transport, request, max_bytes=max_bytes)
+    except ProviderFailed:
+        return await SENT_ONCE(transport, request, max_bytes=max_bytes)
+    if answer.status >= 500:
+        return await SENT_ONCE(transport, request, max_bytes=max_bytes)
+    return answer
+
+
+async def split_as_python_does(
+    chunks: AsyncIterator[bytes], *, max_line_bytes: int = 1_000_000
+) -> AsyncIterator[bytes]:
+    """str.splitlines ends a line at seven more characters."""
+    data = b"".join([chunk async for chunk in chunks])
+    for line in data.decode().splitlines():
+        yield line.encode()[:max_line_bytes]
+
+
+def one_create() -> None:
+    """One create, whose reply a gateway swallows."""
+    with Sandbox() as sandbox:
+        test_openai_create.test_a_create_without_a_clear_answer_is_doubt_and_is_sent_once(
+            sandbox,
+            Account("default", sandbox.base_url, "key"),
+            {"do": "status_after"},
+            1,
+            "http_502",
+        )
+
+
+def every_death_of_a_relay() -> None:
+    """The life of a review, cut short at every crossing."""
+    for shard in range(test_review_crashes.SHARDS):
+        test_review_crashes.test_whoever_dies_anywhere_tells_nobody_twice(shard)
+
+
 async def take_without_asking(_cell: Any, batch: batches.Batch, _worker: Any) -> batches.Batch:
     """A submission is released as it was read, whatever its submitter does meanwhile."""
     return batch
 
 
+SENT_ONCE = Transport.send
 TOKEN = "s.claim_token = g.token and s.state = g.was"  # the fence of move_jobs
 A_BATCH_TOO_MANY = "and absences = %(absences)s"
 
@@ -137,6 +190,21 @@ EVERY = (
         "M06 a create before its intent is committed",
         lambda patch: patch.setattr(submitter, "act_once", create_first),
         test_rewrite_crashes.test_killed_right_after_the_create_its_batch_is_adopted,
+    ),
+    Mutant(
+        "M03 a message before its intent is committed",
+        lambda patch: patch.setattr(relay, "act_once", create_first),
+        every_death_of_a_relay,
+    ),
+    Mutant(
+        "M05 a transport that repeats a request by itself",
+        lambda patch: patch.setattr(Transport, "send", send_again),
+        one_create,
+    ),
+    Mutant(
+        "M10 lines that end wherever Python ends one",
+        lambda patch: patch.setattr(test_lines_of_files, "split_lines", split_as_python_does),
+        lambda: test_lines_of_files.test_only_a_newline_byte_ends_a_line("\u2028"),
     ),
     Mutant(
         "M13 a result and its state in two transactions",
