@@ -11,7 +11,7 @@ from uuid import UUID
 from dragoman.core.canonical import JSONObject, canonical, sha256
 from dragoman.core.errors import BadInput, Conflict, Refused
 from dragoman.core.ids import HomeId, JobId, unit_lock, uuid7
-from dragoman.core.job import TERMINAL, Mode, State
+from dragoman.core.job import TERMINAL, Mode, Queue, State
 from dragoman.review import store
 from dragoman.review.render import check_recipients
 from dragoman.review.source import Changelist
@@ -145,16 +145,10 @@ async def _new_job(
     account: str,
 ) -> NewJob:
     mode = Mode(str(routing["execution_mode"]))
-    for stage in range(len(pipeline.stages)):
-        queue = pipeline.queue(
-            stage,
-            mode=mode,
-            provider=str(routing["provider"]),
-            account=account,
-            model=str(routing["model"]),
-        )
+    keys = [
         await name_queue(tx, queue, stage)
-    first = pipeline.queue(0, mode=mode, provider="", account="", model="")
+        for stage, queue in enumerate(_queues(pipeline, mode, routing, account))
+    ]
     return NewJob(
         id=JobId(uuid7()),
         pipeline=pipeline.id,
@@ -175,7 +169,8 @@ async def _new_job(
         input_hash=_input_hash(wanted),
         replay_of=None,
         stage=0,
-        queue_key=first.key,
+        queue_key=keys[0],
+        queue_keys=keys,
         unit_lock=unit_lock(pipeline.name, f"{wanted.changelist.id}:{wanted.version}"),
         facts=facts(
             home_id=str(wanted.home_id),
@@ -187,3 +182,11 @@ async def _new_job(
             execution_mode=mode.value,
         ),
     )
+
+
+def _queues(pipeline: Pipeline, mode: Mode, routing: JSONObject, account: str) -> list[Queue]:
+    provider, model = str(routing["provider"]), str(routing["model"])
+    return [
+        pipeline.queue(stage, mode=mode, provider=provider, account=account, model=model)
+        for stage in range(len(pipeline.stages))
+    ]

@@ -240,6 +240,7 @@ def new_job(decided: Decided) -> NewJob:
         replay_of=None,
         stage=0,
         queue_key=_queue(decided).key,
+        queue_keys=None,
         unit_lock=unit_lock("rewrite", unit),
         facts=_facts(decided, group),
     )

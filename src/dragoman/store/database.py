@@ -40,6 +40,19 @@ def statement(name: str, package: str = "dragoman.store") -> LiteralString:
     return cast("LiteralString", text)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenQueue:
+    """A queue that jobs may wait in."""
+
+    key: int
+    pipeline: str
+    stage: int
+    mode: str
+    provider: str
+    account: str
+    model: str
+
+
 @dataclass(slots=True)
 class Cell:
     """One schema of one database: what every store function takes first."""
@@ -47,6 +60,7 @@ class Cell:
     name: str
     pool: AsyncConnectionPool[AsyncConnection]
     shapes: dict[str, Shape] = field(default_factory=dict[str, Shape])
+    queues: dict[int, OpenQueue] = field(default_factory=dict[int, OpenQueue])
 
     def rows(self, shape: str, rows: Sequence[Row]) -> Rows:
         """Rows of a composite type of this cell, ready to be bound."""

@@ -16,11 +16,12 @@ from uuid import UUID
 
 from psycopg.rows import kwargs_row
 
-from dragoman.core.canonical import JSONObject, canonical
+from dragoman.core.canonical import JSONObject, canonical, read_object
 from dragoman.core.errors import Invariant
 from dragoman.core.ids import HomeId, JobId, Token, uuid7
 from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
-from dragoman.store.database import Cell, Tx, statement
+from dragoman.store.database import Cell, OpenQueue, Tx, statement
+from dragoman.store.pack import Row, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class NewJob:
     replay_of: UUID | None
     stage: int
     queue_key: int
+    queue_keys: Sequence[int] | None  # of every stage; None when there is but one
     unit_lock: int
     priority: int = 0
     delay_s: float | None = None
@@ -55,25 +57,21 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Where one job goes, in the order of the type move."""
+    """How jobs leave their holder; those that go the same way go together."""
 
-    id: JobId
-    token: Token
-    was: State
-    was_key: int
-    was_stage: int
-    attempt: int
     became: State
-    stage: int
-    queue_key: int
-    ready: bool
-    delay_s: float | None
-    attempt_add: int
-    free_add: int
     kind: Kind
     reason: Reason
-    failure: Mapping[str, str | int] | None
-    facts: bytes | None
+    ready: bool = False
+    delay_s: float | None = None
+    attempt_add: int = 0
+    free_add: int = 0
+    failure: str | None = None  # its facts, as canonical JSON
+
+    @property
+    def code(self) -> str | None:
+        """The failure's code."""
+        return str(read_object(self.failure.encode())["code"]) if self.failure else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +132,54 @@ async def claim_jobs(
         tickets = await _pick(tx, keys, share or most, most)
         if not tickets:
             return []
-        return await _held(
-            tx,
+        rows = await tx.tuples(
             "job/claim_jobs",
             tickets=cell.rows("ticket", tickets),
             worker=worker,
             kind=Kind.CLAIMED,
         )
+        return await _held_by_claim(tx, rows)
+
+
+async def _held_by_claim(tx: Tx, rows: Sequence[Row]) -> list[Held]:
+    """Holdings from what a claim returns; only a model's stage needs to read the intents too."""
+    queues = await _queues(tx, {row[5] for row in rows})
+    asking = [row[0] for row in rows if queues[row[5]].provider]
+    found = await tx.tuples("job/read_intents", ids=asking) if asking else []
+    intents = {row[0]: row[1:] for row in found}
+    return [_holding(row, queues[row[5]], intents.get(row[0])) for row in rows]
+
+
+def _holding(row: Row, queue: OpenQueue, intent: Row | None) -> Held:
+    job_id, token, home_id, stage, lock, key, attempts, most, free = row
+    unit, account, group_key, routing = intent or ("", "", None, {})
+    return Held(
+        id=job_id,
+        token=token,
+        state=State.PROCESSING,
+        pipeline=queue.pipeline,
+        stage=stage,
+        home_id=home_id,
+        unit=unit,
+        unit_lock=lock,
+        queue_key=key,
+        stage_attempts=attempts,
+        max_attempts=most,
+        free_requeues=free,
+        account=account,
+        mode=Mode(queue.mode),
+        group_key=group_key,
+        routing=routing,
+    )
+
+
+async def _queues(tx: Tx, keys: set[int]) -> dict[int, OpenQueue]:
+    """The names behind keys; a queue never changes its name, so a cell reads it once."""
+    known: dict[int, OpenQueue] = tx.cell.queues
+    if not keys <= known.keys():
+        found = await tx.fetch(OpenQueue, "queue/read_queues", keys=list(keys - known.keys()))
+        known.update({queue.key: queue for queue in found})
+    return known
 
 
 async def _pick(tx: Tx, keys: Sequence[int], share: int, most: int) -> list[tuple[JobId, Token]]:
@@ -171,12 +210,45 @@ async def lock_units(tx: Tx, locks: Sequence[int]) -> None:
     await tx.run("job/lock_units", locks=sorted(set(locks)))
 
 
-async def move_jobs(tx: Tx, actor: UUID, moves: Sequence[Move]) -> dict[JobId, datetime]:
+async def move_jobs(
+    tx: Tx, actor: UUID, was: State, move: Move, held: Sequence[Held]
+) -> dict[JobId, datetime]:
     """Let go of jobs; those whose token still held come back, each with its own time."""
-    rows = tx.cell.values("move", moves)
-    return {
-        JobId(row[0]): row[1] for row in await tx.tuples("job/move_jobs", moves=rows, actor=actor)
-    }
+    rows = await tx.tuples(
+        "job/move_jobs",
+        holdings=_holdings(tx, held),
+        actor=actor,
+        was=was,
+        became=move.became,
+        ready=move.ready,
+        delay_s=move.delay_s,
+        attempt_add=move.attempt_add,
+        free_add=move.free_add,
+        kind=move.kind,
+        reason=move.reason,
+        failure=move.failure,
+        facts=move.failure.encode() if move.failure else None,
+    )
+    return {JobId(row[0]): row[1] for row in rows}
+
+
+async def advance_jobs(
+    tx: Tx, actor: UUID, was: State, held: Sequence[Held]
+) -> dict[JobId, datetime]:
+    """Take jobs to their next stage; those whose token still held come back."""
+    rows = await tx.tuples(
+        "job/advance_jobs",
+        holdings=_holdings(tx, held),
+        actor=actor,
+        was=was,
+        kind=Kind.ADVANCED,
+        reason=Reason.NEXT_STAGE,
+    )
+    return {JobId(row[0]): row[1] for row in rows}
+
+
+def _holdings(tx: Tx, held: Sequence[Held]) -> Rows:
+    return tx.cell.rows("holding", [(job.id, job.token, job.attempt) for job in held])
 
 
 async def store_stage_results(tx: Tx, done: Sequence[StageDone]) -> None:
@@ -254,19 +326,6 @@ async def name_queue(tx: Tx, queue: Queue, stage: int) -> int:
     if rows != [(queue.key,)]:
         raise Invariant("two queues share a key")
     return queue.key
-
-
-@dataclass(frozen=True, slots=True)
-class OpenQueue:
-    """A queue that jobs may wait in."""
-
-    key: int
-    pipeline: str
-    stage: int
-    mode: str
-    provider: str
-    account: str
-    model: str
 
 
 async def open_queues(cell: Cell, mode: Mode, pipelines: Sequence[str]) -> list[OpenQueue]:

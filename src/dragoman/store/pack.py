@@ -124,10 +124,16 @@ def _time(value: datetime) -> bytes:
     )
 
 
+def _ints(values: Sequence[int]) -> bytes:
+    head = struct.pack("!iiIii", 1, 0, 23, len(values), 1)
+    return head + b"".join(struct.pack("!ii", 4, value) for value in values)
+
+
 ENCODERS: dict[str, Encode] = {
     "uuid": _uuid,
     "int2": struct.Struct("!h").pack,
     "int4": _INT.pack,
+    "_int4": _ints,
     "int8": struct.Struct("!q").pack,
     "float8": struct.Struct("!d").pack,
     "bool": struct.Struct("!?").pack,

@@ -15,18 +15,20 @@ from typing import assert_never
 from uuid import UUID
 
 from dragoman.core.canonical import JSONObject, canonical
-from dragoman.core.canonical import sha256 as digest
 from dragoman.core.errors import DataRefused, TryAgain
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import BatchId, JobId, uuid7
 from dragoman.core.job import Bury, Defer, Done, Held, Kind, Outcome, Reason, Retry, State
-from dragoman.core.retry import MAX_FREE_REQUEUES, RetryPolicy
+from dragoman.core.retry import MAX_FREE_REQUEUES
 from dragoman.store import batches, jobs
 from dragoman.store.database import Cell, Tx
+from dragoman.store.jobs import Move
 from dragoman.work.pipeline import Pipelines, Stored, stage_of
 
 _FREE = frozenset({FailureClass.NOT_EXECUTED, FailureClass.ACCOUNT_BLOCKED})
 _TRIES = 5
+_COMPLETED = Move(State.COMPLETED, Kind.COMPLETED, Reason.NONE)
+_ADVANCED = Move(State.QUEUED, Kind.ADVANCED, Reason.NEXT_STAGE, ready=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,8 @@ class Exit:
     """One job's way out, decided: its move, and its dead letter if it has failed for good."""
 
     finished: Finished
-    move: jobs.Move
-    burial: jobs.Burial | None
+    move: Move
+    burial: jobs.Burial | None = None
 
 
 async def finish(
@@ -63,8 +65,8 @@ async def finish(
         half = len(finished) // 2
         first = await finish(cell, actor, pipelines, finished[:half])
         return first + await finish(cell, actor, pipelines, finished[half:])
-    counts = Counter(_counted(one.move) for one in exits if one.move.id in moved)
-    lost = [one for one in exits if one.move.id not in moved]
+    counts = Counter(_counted(one.move) for one in exits if one.finished.job.id in moved)
+    lost = [one for one in exits if one.finished.job.id not in moved]
     if lost:
         counts["lost"] += await _note_late(cell, actor, lost)
     return counts
@@ -77,12 +79,10 @@ async def _finish_chunk(
         try:
             async with cell.transaction("finish") as tx:
                 await jobs.lock_units(tx, [one.finished.job.unit_lock for one in exits])
-                moved = await jobs.move_jobs(tx, actor, [one.move for one in exits])
-                await _leave_behind(
-                    tx, pipelines, [one for one in exits if one.move.id in moved], moved
-                )
-                # Fired here a guard's refusal can be bisected; at COMMIT it would be doubt.
-                await tx.connection.execute("set constraints all immediate")
+                moved = await _move(tx, actor, exits)
+                if await _leave_behind(tx, pipelines, exits, moved):
+                    # Fired here a guard's refusal can be bisected; at COMMIT it would be doubt.
+                    await tx.connection.execute("set constraints all immediate")
                 return moved
         except TryAgain:
             if again == _TRIES - 1:
@@ -90,46 +90,72 @@ async def _finish_chunk(
     raise TryAgain
 
 
+async def _move(tx: Tx, actor: UUID, exits: Sequence[Exit]) -> dict[JobId, datetime]:
+    """Jobs that go the same way go in one statement; mostly that is all of them."""
+    groups: dict[tuple[State, Move], list[Held]] = {}
+    for one in exits:
+        groups.setdefault((one.finished.job.state, one.move), []).append(one.finished.job)
+    moved: dict[JobId, datetime] = {}
+    for (was, move), held in groups.items():
+        if move.kind is Kind.ADVANCED:
+            moved |= await jobs.advance_jobs(tx, actor, was, held)
+        else:
+            moved |= await jobs.move_jobs(tx, actor, was, move, held)
+    return moved
+
+
 async def _leave_behind(
     tx: Tx, pipelines: Pipelines, exits: Sequence[Exit], moved: dict[JobId, datetime]
-) -> None:
+) -> bool:
+    """Results, dead letters and settled items of the jobs that moved; False when there are none."""
     results: dict[tuple[str, int], list[Stored]] = {}
     passed: list[jobs.StageDone] = []
+    burials: list[jobs.Burial] = []
+    settled: list[batches.Settled] = []
     for one in exits:
         job, outcome = one.finished.job, one.finished.outcome
+        if job.id not in moved:
+            continue
         if isinstance(outcome, Done):
-            results.setdefault((job.pipeline, job.stage), []).append(
-                Stored(job, moved[job.id], outcome)
-            )
+            stored = Stored(job, moved[job.id], outcome)
+            results.setdefault((job.pipeline, job.stage), []).append(stored)
             if one.move.kind is Kind.ADVANCED:
-                name = stage_of(pipelines, job).name
-                passed.append(
-                    jobs.StageDone(
-                        job.id, job.stage, f"{job.pipeline}/{name}/{job.id}", outcome.sha256
-                    )
-                )
-    for (pipeline, stage), stored in results.items():
-        await pipelines[pipeline].stages[stage].store(tx, stored)
+                passed.append(_passed(pipelines, job, outcome))
+        if one.burial:
+            burials.append(one.burial)
+        settled += _items(one, _item_state(one.move))
+    is_stored = [await _store(tx, pipelines, *each) for each in results.items()]
     if passed:
         await jobs.store_stage_results(tx, passed)
-    burials = [one.burial for one in exits if one.burial]
     if burials:
         await jobs.bury_jobs(tx, burials)
-    settled = [
-        item for one in exits for item in _items(one.finished, _item_state(one.move), one.move)
-    ]
     if settled:
         await batches.settle_items(tx, settled)
+    return any(is_stored) or bool(passed or burials or settled)
 
 
-def _items(one: Finished, state: str, move: jobs.Move) -> list[batches.Settled]:
-    if one.batch is None:
+async def _store(
+    tx: Tx, pipelines: Pipelines, at: tuple[str, int], stored: Sequence[Stored]
+) -> bool:
+    """Results of one stage; a stage that is done with nothing in its hands stores nothing."""
+    pipeline, stage = at
+    await pipelines[pipeline].stages[stage].store(tx, stored)
+    return any(one.done.result is not None for one in stored) or pipelines[pipeline].is_guarded
+
+
+def _passed(pipelines: Pipelines, job: Held, outcome: Done) -> jobs.StageDone:
+    name = stage_of(pipelines, job).name
+    return jobs.StageDone(job.id, job.stage, f"{job.pipeline}/{name}/{job.id}", outcome.sha256)
+
+
+def _items(one: Exit, state: str) -> list[batches.Settled]:
+    batch = one.finished.batch
+    if batch is None:
         return []
-    code = str(move.failure["code"]) if move.failure else None
-    return [batches.Settled(one.batch, index, state, code) for index in one.items]
+    return [batches.Settled(batch, index, state, one.move.code) for index in one.finished.items]
 
 
-def _item_state(move: jobs.Move) -> str:
+def _item_state(move: Move) -> str:
     match move.kind:
         case Kind.COMPLETED | Kind.ADVANCED:
             return "done"
@@ -143,7 +169,7 @@ def _item_state(move: jobs.Move) -> str:
 
 def exit_of(pipelines: Pipelines, one: Finished) -> Exit:
     """Decide where an outcome sends a job: pure, total, and the only place that counts attempts."""
-    job, outcome = one.job, one.outcome
+    outcome = one.outcome
     match outcome:
         case Done():
             return _done(pipelines, one)
@@ -151,7 +177,7 @@ def exit_of(pipelines: Pipelines, one: Finished) -> Exit:
             delay = (
                 outcome.delay_s if outcome.delay_s is not None else _seconds_until(outcome.until)
             )
-            return Exit(one, _requeue(job, Kind.DEFERRED, reason, delay), None)
+            return Exit(one, _requeue(Kind.DEFERRED, reason, delay))
         case Retry(failure=failure):
             return _retry(pipelines, one, failure)
         case Bury(failure=failure, frames=frames):
@@ -161,15 +187,8 @@ def exit_of(pipelines: Pipelines, one: Finished) -> Exit:
 
 
 def _done(pipelines: Pipelines, one: Finished) -> Exit:
-    job, pipeline = one.job, pipelines[one.job.pipeline]
-    if job.stage + 1 == len(pipeline.stages):
-        move = _move(job, State.COMPLETED, Kind.COMPLETED, Reason.NONE, attempt_add=0)
-        return Exit(one, move, None)
-    key = pipeline.queue_of(job, job.stage + 1).key
-    move = replace(
-        _requeue(job, Kind.ADVANCED, Reason.NEXT_STAGE, None), stage=job.stage + 1, queue_key=key
-    )
-    return Exit(one, move, None)
+    is_last = one.job.stage + 1 == len(pipelines[one.job.pipeline].stages)
+    return Exit(one, _COMPLETED if is_last else _ADVANCED)
 
 
 def _retry(pipelines: Pipelines, one: Finished, failure: Failure) -> Exit:
@@ -179,35 +198,32 @@ def _retry(pipelines: Pipelines, one: Finished, failure: Failure) -> Exit:
         delay = (
             policy.delay_s(1, failure.retry_after_s) if one.batch is None else failure.retry_after_s
         )
-        move = _requeue(job, kind, Reason.FREE_REQUEUE, delay, failure)
-        return Exit(one, replace(move, free_add=1), None)
+        move = _requeue(kind, Reason.FREE_REQUEUE, delay, failure)
+        return Exit(one, replace(move, free_add=1))
     is_stale = failure.error_class is FailureClass.STALE_CLAIM
     if job.attempt >= job.max_attempts:
         last = Reason.STALE_CLAIM if is_stale else Reason.EXHAUSTED
         return _buried(pipelines, one, failure, (), last)
-    kind, reason = (
-        (Kind.STALE_REQUEUED, Reason.STALE_CLAIM) if is_stale else (Kind.RETRIED, Reason.FAILURE)
-    )
-    delay = None if is_stale else _backoff(policy, job, failure)
-    return Exit(one, replace(_requeue(job, kind, reason, delay, failure), attempt_add=1), None)
-
-
-def _backoff(policy: RetryPolicy, job: Held, failure: Failure) -> float:
-    return policy.delay_s(job.attempt, failure.retry_after_s)
+    if is_stale:
+        move = _requeue(Kind.STALE_REQUEUED, Reason.STALE_CLAIM, None, failure)
+    else:
+        delay = policy.delay_s(job.attempt, failure.retry_after_s)
+        move = _requeue(Kind.RETRIED, Reason.FAILURE, delay, failure)
+    return Exit(one, replace(move, attempt_add=1))
 
 
 def _buried(
     pipelines: Pipelines, one: Finished, failure: Failure, frames: tuple[str, ...], reason: Reason
 ) -> Exit:
     job, stage = one.job, stage_of(pipelines, one.job).name
-    move = _move(job, State.FAILED, Kind.FAILED, reason, attempt_add=1, failure=failure)
+    move = Move(State.FAILED, Kind.FAILED, reason, attempt_add=1, failure=_told(failure))
     context: JSONObject = {
         "job_id": str(job.id),
         "pipeline": job.pipeline,
         "stage": stage,
         "attempts": job.attempt,
         "free_requeues": job.free_requeues,
-        "unit_sha256": digest(job.unit.encode()).hex()[:16],
+        "home_id": str(job.home_id),
         "batch_id": str(one.batch) if one.batch else None,
         **failure.facts(),
     }
@@ -228,49 +244,23 @@ def _buried(
 
 
 def _requeue(
-    job: Held, kind: Kind, reason: Reason, delay_s: float | None, failure: Failure | None = None
-) -> jobs.Move:
-    move = _move(job, State.QUEUED, kind, reason, attempt_add=0, failure=failure)
+    kind: Kind, reason: Reason, delay_s: float | None, failure: Failure | None = None
+) -> Move:
     is_ready = not delay_s or delay_s <= 0
-    return replace(move, ready=is_ready, delay_s=None if is_ready else delay_s)
+    delay = None if is_ready else delay_s
+    told = _told(failure) if failure else None
+    return Move(State.QUEUED, kind, reason, ready=is_ready, delay_s=delay, failure=told)
 
 
-def _move(
-    job: Held,
-    became: State,
-    kind: Kind,
-    reason: Reason,
-    *,
-    attempt_add: int,
-    failure: Failure | None = None,
-) -> jobs.Move:
-    told = failure.facts() if failure else None
-    return jobs.Move(
-        id=job.id,
-        token=job.token,
-        was=job.state,
-        was_key=job.queue_key,
-        was_stage=job.stage,
-        attempt=job.attempt,
-        became=became,
-        stage=job.stage,
-        queue_key=job.queue_key,
-        ready=False,
-        delay_s=None,
-        attempt_add=attempt_add,
-        free_add=0,
-        kind=kind,
-        reason=reason,
-        failure=told,
-        facts=canonical(told) if told else None,
-    )
+def _told(failure: Failure) -> str:
+    return canonical(failure.facts()).decode()
 
 
 def _seconds_until(until: datetime | None) -> float:
     return (until - datetime.now(UTC)).total_seconds() if until else 0.0
 
 
-def _counted(move: jobs.Move) -> str:
+def _counted(move: Move) -> str:
     match move.kind:
         case Kind.COMPLETED | Kind.ADVANCED:
             return "succeeded"
@@ -294,27 +284,28 @@ def _poisoned(one: Finished, refused: DataRefused) -> Finished:
 
 async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
     """Whoever lost a job says so on its chain, unless this very result moved it before."""
-    tickets = [(one.move.id, one.move.token) for one in lost]
+    tickets = [(one.finished.job.id, one.finished.job.token) for one in lost]
     async with cell.transaction("note_late") as tx:
         done = await jobs.find_settled(tx, tickets)
-        settled = [item for one in lost for item in _items(one.finished, "ignored", one.move)]
+        settled = [item for one in lost for item in _items(one, "ignored")]
         was_open = await batches.settle_items(tx, settled) if settled else set[JobId]()
         late = [
             one
             for one in lost
-            if one.move.id not in done
-            and (one.finished.batch is None or one.move.id in was_open)
+            if one.finished.job.id not in done
+            and (one.finished.batch is None or one.finished.job.id in was_open)
             and _brings_something(one.finished)
         ]
-        notes = [
-            jobs.Note(
-                one.move.id, one.move.token, Kind.LATE_RESULT, Reason.LOST_LEASE, one.move.facts
-            )
-            for one in late
-        ]
+        notes = [_late(one) for one in late]
         if notes:
             await jobs.note_events(tx, actor, notes)
         return len(late)
+
+
+def _late(one: Exit) -> jobs.Note:
+    job, told = one.finished.job, one.move.failure
+    about = told.encode() if told else None
+    return jobs.Note(job.id, job.token, Kind.LATE_RESULT, Reason.LOST_LEASE, about)
 
 
 def _brings_something(one: Finished) -> bool:

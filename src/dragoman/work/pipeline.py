@@ -80,6 +80,7 @@ class Pipeline:
     stages: tuple[AnyStage, ...]
     claim_timeout_s: float
     is_replayable: bool = True
+    is_guarded: bool = True  # the schema checks at the end of a transaction what it has stored
 
     def queue(self, stage: int, *, mode: Mode, provider: str, account: str, model: str) -> Queue:
         """Where jobs of a stage wait: only a model's stage has a mode and a gate."""
@@ -87,17 +88,6 @@ class Pipeline:
         if isinstance(self.stages[stage], LLMStage):
             return Queue(self.name, name, mode, provider, account, model)
         return Queue(self.name, name, Mode.ASYNC)
-
-    def queue_of(self, job: Held, stage: int) -> Queue:
-        """Where this job waits when it is at that stage."""
-        routing = job.routing
-        return self.queue(
-            stage,
-            mode=job.mode,
-            provider=str(routing.get("provider", "")),
-            account=job.account,
-            model=str(routing.get("model", "")),
-        )
 
 
 Pipelines: TypeAlias = Mapping[str, Pipeline]

@@ -8,8 +8,8 @@ moved as (
                       %(worker)s, greatest(c.now, s.last_event_at), null)
     from c, unnest(%(tickets)s::ticket[]) as t
    where s.id = t.id and s.state = 'queued' and s.ready
-  returning s.id, s.claim_token, s.home_id, s.stage, s.unit_lock, s.queue_key, s.stage_attempts, s.free_requeues,
-            s.seq, s.last_event_at, s.head
+  returning s.id, s.claim_token, s.home_id, s.stage, s.unit_lock, s.queue_key, s.stage_attempts, s.max_attempts,
+            s.free_requeues, s.seq, s.last_event_at, s.head
 ),
 recorded as (
   insert into event (job_id, home_id, seq, at, kind, reason, stage, attempt, token, actor, hash)
@@ -21,6 +21,4 @@ counted as (
     from moved cross join (values ('queued'::state, -1), ('processing', 1)) as d (state, sign)
    group by queue_key, d.state, d.sign
 )
-select m.id, m.claim_token as token, 'processing'::text as state, p.name as pipeline, m.stage, m.home_id, j.unit, m.unit_lock,
-       m.queue_key, m.stage_attempts, j.max_attempts, m.free_requeues, j.account, j.mode::text as mode, j.group_key, j.routing
-  from moved m join job j using (id) join pipeline p on p.id = j.pipeline
+select id, claim_token, home_id, stage, unit_lock, queue_key, stage_attempts, max_attempts, free_requeues from moved

@@ -87,6 +87,7 @@ create table job (
   target_locale text,
   group_key text,
   routing jsonb not null,
+  queue_keys int[] not null,
   max_attempts smallint not null check (max_attempts between 1 and 100),
   request_id uuid,
   recipient_id uuid,
@@ -129,6 +130,7 @@ create table standing (
   attempt_count smallint not null,
   stage_attempts smallint not null,
   free_requeues smallint not null,
+  max_attempts smallint not null,
   reason smallint not null,
   ready bool not null,
   provider_batch_id text,
@@ -158,7 +160,7 @@ create trigger known_edge before update on standing for each row when (
 
 create trigger fixed_columns before update on standing for each row when (
   old.id <> new.id or old.home_id <> new.home_id or old.unit_lock <> new.unit_lock
-  or old.pipeline <> new.pipeline or old.created_at <> new.created_at or old.priority <> new.priority or old.sort_at <> new.sort_at
+  or old.pipeline <> new.pipeline or old.max_attempts <> new.max_attempts or old.created_at <> new.created_at or old.priority <> new.priority or old.sort_at <> new.sort_at
   or old.provider_batch_id is not null and old.provider_batch_id is distinct from new.provider_batch_id
 ) execute function refuse('column_is_fixed');
 
@@ -398,11 +400,7 @@ create trigger send_then_mark before update on delivery for each row when (
 
 -- What statements take many of: one element carries a row, so that nothing can shift.
 create type ticket as (id uuid, token uuid);
-create type move as (
-  id uuid, token uuid, was state, was_key int, was_stage smallint, attempt smallint, became state, stage smallint,
-  queue_key int, ready bool, delay_s float8, attempt_add smallint, free_add smallint, kind smallint, reason smallint,
-  failure jsonb, facts bytea
-);
+create type holding as (id uuid, token uuid, attempt smallint);
 create type note as (id uuid, token uuid, kind smallint, reason smallint, facts bytea);
 create type stage_done as (job_id uuid, stage smallint, reference text, sha256 bytea);
 create type burial as (
@@ -415,6 +413,6 @@ create type settled as (batch_id uuid, item_index int, state text, code text);
 create type new_job as (
   id uuid, pipeline smallint, unit text, home_id uuid, mode mode, account text, lane lane, source_locale text,
   target_locale text, group_key text, routing jsonb, max_attempts smallint, request_id uuid, recipient_id uuid,
-  changelist_id text, review_version int, input_hash bytea, replay_of uuid, stage smallint, queue_key int,
+  changelist_id text, review_version int, input_hash bytea, replay_of uuid, stage smallint, queue_key int, queue_keys int[],
   unit_lock bigint, priority smallint, delay_s float8, facts bytea
 );

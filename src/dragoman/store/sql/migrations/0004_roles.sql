@@ -40,7 +40,7 @@ grant execute on function ensure_partitions to dragoman_worker;
 grant select on job, event, queue, queue_sum, queue_delta, batch, batch_item, dead_letter, alert, run, worker, actor, cell,
   word, pipeline, stage_result, route, review to dragoman_operator;
 grant select (id, home_id, pipeline, not_before_at, claimed_at, claimed_by, claim_token, sort_at, created_at, last_event_at,
-  unit_lock, queue_key, seq, state, stage, priority, attempt_count, stage_attempts, free_requeues, reason, ready,
+  unit_lock, queue_key, seq, state, stage, priority, attempt_count, stage_attempts, free_requeues, max_attempts, reason, ready,
   provider_batch_id, first_failure_at, last_failure_at, last_failure, head) on standing to dragoman_operator;
 grant update (state, ready, not_before_at, claim_token, claimed_by, claimed_at, reason, seq, last_event_at, head)
   on standing to dragoman_operator;
