@@ -97,16 +97,13 @@ async def finish_whole_chunks(
 
 async def leave_results_for_later(
     tx: Any, pipelines: Any, decided: Sequence[exits.Exit], moved: Any
-) -> None:
+) -> bool:
     """The state now, its result in another transaction."""
     await exits.batches.settle_items(
         tx,
-        [
-            item
-            for one in decided
-            for item in exits._items(one.finished, exits._item_state(one.move), one.move)
-        ],
+        [item for one in decided for item in exits._items(one, exits._item_state(one.move))],
     )
+    return False
 
 
 async def send_again(
@@ -155,7 +152,7 @@ async def take_without_asking(_cell: Any, batch: batches.Batch, _worker: Any) ->
 
 
 SENT_ONCE = Transport.send
-TOKEN = "s.claim_token = g.token and s.state = g.was"  # the fence of move_jobs
+TOKEN = "s.claim_token = g.token and s.state = %(was)s::state"  # the fence of move_jobs
 A_BATCH_TOO_MANY = "and absences = %(absences)s"
 
 M01 = Mutant(

@@ -111,14 +111,25 @@ def new_job(**changed: Any) -> jobs.NewJob:
         replay_of=None,
         stage=0,
         queue_key=KEY,
+        queue_keys=None,
         unit_lock=unit_lock("plain", unit),
     )
-    return replace(job, **changed)
+    made = replace(job, **changed)
+    return replace(made, queue_keys=made.queue_keys or [made.queue_key, made.queue_key + 50_000])
+
+
+QUEUE = (
+    "insert into queue (key, pipeline, stage, mode, provider, account, model)"
+    " values (%s, %s, 0, %s, %s, 'default', 'm') on conflict do nothing"
+)
 
 
 async def enqueue(crew: Crew, *new: jobs.NewJob) -> set[JobId]:
     """Write intents as the orchestrator."""
     async with crew.orchestrator.transaction("enqueue") as tx:
+        for job in new:
+            for key in job.queue_keys or [job.queue_key]:
+                await tx.connection.execute(QUEUE, (key, job.pipeline, job.mode, f"p{key}"))
         return await jobs.enqueue_jobs(tx, crew.actor, new)
 
 
@@ -127,34 +138,28 @@ async def claim(crew: Crew, key: int, most: int = 1, worker: UUID | None = None)
     return await jobs.claim_jobs(crew.worker, worker or crew.actor, [key], most)
 
 
-def move(held: Held, became: State, kind: Kind, **changed: Any) -> jobs.Move:
+def move(held: Held, became: State, kind: Kind, **changed: Any) -> tuple[Held, jobs.Move]:
     """A move of this holder."""
-    made = jobs.Move(
-        id=held.id,
-        token=held.token,
-        was=held.state,
-        was_key=held.queue_key,
-        was_stage=held.stage,
-        attempt=held.attempt,
-        became=became,
-        stage=held.stage,
-        queue_key=held.queue_key,
-        ready=became is State.QUEUED,
-        delay_s=None,
-        attempt_add=0,
-        free_add=0,
-        kind=kind,
-        reason=Reason.NONE,
-        failure=None,
-        facts=None,
-    )
-    return replace(made, **changed)
+    made = jobs.Move(became=became, kind=kind, reason=Reason.NONE, ready=became is State.QUEUED)
+    return held, replace(made, **changed)
 
 
-async def apply(crew: Crew, *moves: jobs.Move) -> dict[JobId, datetime]:
-    """Run moves in a transaction of their own."""
+async def apply(crew: Crew, *moves: tuple[Held, jobs.Move]) -> dict[JobId, datetime]:
+    """Run moves in a transaction of their own, those that are alike together."""
+    alike: dict[tuple[State, jobs.Move], list[Held]] = {}
+    for held, move in moves:
+        alike.setdefault((held.state, move), []).append(held)
+    moved: dict[JobId, datetime] = {}
     async with crew.worker.transaction("move") as tx:
-        return await jobs.move_jobs(tx, crew.actor, moves)
+        for (was, move), held in alike.items():
+            moved |= await jobs.move_jobs(tx, crew.actor, was, move, held)
+    return moved
+
+
+async def advance(crew: Crew, *held: Held) -> dict[JobId, datetime]:
+    """Take jobs to their next stage."""
+    async with crew.worker.transaction("move") as tx:
+        return await jobs.advance_jobs(tx, crew.actor, held[0].state, held)
 
 
 def new_batch() -> NewBatch:

@@ -115,6 +115,7 @@ class Request:
             "replay_of": None,
             "stage": 0,
             "queue_key": 41,
+            "queue_keys": None,
             "unit_lock": unit_lock("rewrite", unit),
         }
         return NewJob(**{**columns, **changed})

@@ -321,7 +321,7 @@ def test_a_cell_that_is_handed_out_has_been_proven(shared: str) -> None:
 
     async def scenario() -> None:
         async with stand.cell_of(shared) as cell:
-            assert {"move", "note", "new_job", "ticket", "item"} <= cell.shapes.keys()
+            assert {"holding", "note", "new_job", "ticket", "item"} <= cell.shapes.keys()
 
             async def idle() -> bool:
                 return cell.pool.get_stats()["pool_available"] >= 1

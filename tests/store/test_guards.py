@@ -143,6 +143,7 @@ def test_the_providers_batch_id_is_written_once(field: Field, change: str) -> No
         "pipeline = 1",
         "created_at = clock()",
         "priority = priority + 1",
+        "max_attempts = 9",
         "sort_at = clock()",
     ],
 )
@@ -200,6 +201,7 @@ def test_a_final_row_moves_nothing_but_its_chain(field: Field, state: State) -> 
 def test_every_column_of_a_standing_is_judged(field: Field) -> None:
     """Each column of a final row is fixed, final, part of the claim, or of the chain."""
     fixed = {"id", "home_id", "unit_lock", "pipeline", "created_at", "priority", "sort_at"}
+    fixed |= {"max_attempts"}
     claim = {"claim_token", "claimed_by", "claimed_at", "state", "ready"}
     chain = {"seq", "head", "last_event_at"}
     final = {change.split()[0] for change in FINAL}

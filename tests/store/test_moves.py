@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -20,6 +21,7 @@ from tests.store.kernel import (
     A_CLAIM_IS_STALE_S,
     PIPELINES,
     Crew,
+    advance,
     apply,
     bring,
     check_books,
@@ -56,8 +58,7 @@ async def enqueues(crew: Crew, held: Held) -> object:
 async def claims(crew: Crew, held: Held) -> object:
     """Claim the job by its id, as after a pick that is out of date."""
     async with crew.worker.transaction("claim") as tx:
-        return await jobs._held(
-            tx,
+        return await tx.tuples(
             "job/claim_jobs",
             tickets=crew.worker.rows("ticket", [(held.id, uuid7())]),
             worker=crew.actor,
@@ -236,11 +237,12 @@ def test_a_claim_stands_on_the_row_exactly_while_it_is_held(shared: str, state: 
 
 def test_a_retry_counts_an_attempt_and_a_failure(database: str) -> None:
     """Counters, failure and times move with the job; the next stage starts anew."""
-    failure = {"class": "NETWORK_TIMEOUT", "code": "http_503"}
+    failure = '{"class":"NETWORK_TIMEOUT","code":"http_503"}'
 
     async def scenario() -> None:
         async with crew_of(database) as crew:
-            held = await bring(crew, State.PROCESSING, 5)
+            await enqueue(crew, new_job(queue_key=5, queue_keys=[5, 6]))
+            (held,) = await claim(crew, 5)
             again = {"attempt_add": 1, "failure": failure, "reason": Reason.FAILURE}
             await apply(crew, move(held, State.QUEUED, Kind.RETRIED, **again))
             first = look(database, held.id).standing
@@ -249,8 +251,7 @@ def test_a_retry_counts_an_attempt_and_a_failure(database: str) -> None:
             second = look(database, held.id).standing
             (held,) = await claim(crew, 5)
             assert held.attempt == 3
-            onward = move(held, State.QUEUED, Kind.ADVANCED, stage=1, queue_key=6)
-            await apply(crew, onward)
+            await advance(crew, held)
         third = look(database, held.id).standing
         counted = ("attempt_count", "stage_attempts", "stage", "queue_key")
         assert [[row[name] for name in counted] for row in (first, second, third)] == [
@@ -259,7 +260,7 @@ def test_a_retry_counts_an_attempt_and_a_failure(database: str) -> None:
             [2, 0, 1, 6],
         ]
         assert first["first_failure_at"] == second["first_failure_at"] < second["last_failure_at"]
-        assert second["last_failure"] == failure
+        assert second["last_failure"] == json.loads(failure)
         assert third["first_failure_at"] is None
 
     asyncio.run(scenario())

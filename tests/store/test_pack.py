@@ -32,6 +32,7 @@ VALUES = {
     "int8": st.integers(-(2**63), 2**63 - 1),
     "float8": st.floats(allow_nan=False),
     "bool": st.booleans(),
+    "_int4": st.lists(st.integers(-(2**31), 2**31 - 1), max_size=4),
     "text": TEXT,
     "bytea": st.binary(max_size=40),
     "jsonb": st.dictionaries(TEXT, NUMBERS | st.lists(NUMBERS, max_size=3), max_size=4),

@@ -28,18 +28,18 @@ FILL = """
 insert into actor values ('00000000-0000-0000-0000-000000000001', 'test', 'test', clock());
 create function numbered(n int) returns uuid language sql as
   $$ select ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid $$;
-insert into job (id, pipeline, unit, home_id, mode, account, routing, max_attempts, created_by,
-                 created_at)
+insert into job (id, pipeline, unit, home_id, mode, account, routing, max_attempts, queue_keys,
+                 created_by, created_at)
 select numbered(n), 2, 'unit' || n, gen_random_uuid(), 'batch', 'default', '{"provider": "p"}', 2,
-       numbered(1), clock()
+       array[n % 4], numbered(1), clock()
   from generate_series(1, 20000) as n;
 insert into standing (id, home_id, pipeline, not_before_at, sort_at, created_at, last_event_at,
                       unit_lock, queue_key, seq, state, stage, priority, attempt_count,
-                      stage_attempts, free_requeues, reason, ready, head, claim_token, claimed_by,
-                      claimed_at, provider_batch_id)
+                      stage_attempts, free_requeues, max_attempts, reason, ready, head,
+                      claim_token, claimed_by, claimed_at, provider_batch_id)
 select id, home_id, pipeline,
        case when n between 2001 and 8000 then clock() + make_interval(secs => n) end,
-       clock(), clock(), clock(), n, n % 4, 1, state, 0, 0, 0, 0, 0, 0, n <= 2000, '\\x00',
+       clock(), clock(), clock(), n, n % 4, 1, state, 0, 0, 0, 0, 0, 2, 0, n <= 2000, '\\x00',
        case when state in ('processing', 'batch_submitted') then gen_random_uuid() end,
        case when state = 'processing' then gen_random_uuid() end,
        case when state = 'processing' then clock() end,
@@ -74,7 +74,7 @@ analyze;
 HOT = {
     "job/pick_jobs": {"standing_ready"},
     "job/promote_due": {"standing_due", "standing_pkey"},
-    "job/claim_jobs": {"standing_pkey", "job_pkey"},
+    "job/claim_jobs": {"standing_pkey"},
     "job/count_due": {"standing_ready", "standing_due"},
     "job/move_jobs": {"standing_pkey"},
     "job/begin_calls": {"standing_pkey"},

@@ -32,7 +32,6 @@ UUIDS = {"actor", "worker", "id", "token", "home_id", "job_id", "fresh"}
 HELD = {field.name for field in fields(Held)}
 ITEM = {field.name for field in fields(OpenItem)} - {"job"}
 BY_HAND = {
-    ("dragoman.store", "job/claim_jobs"): HELD,
     ("dragoman.store", "job/find_stale"): HELD,
     ("dragoman.store", "batch/open_items"): HELD | ITEM,
 }

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.core.canonical import canonical, sha256
+from dragoman.core.canonical import canonical
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import BatchId, HomeId, JobId, Token
 from dragoman.core.job import (
@@ -130,10 +130,7 @@ def test_every_outcome_has_one_way_out(job: Held, outcome: Outcome) -> None:
     """Total: the move is the holder's own, along an edge, and it never takes the job backwards."""
     out = way_out(job, outcome)
     move = out.move
-    assert (move.id, move.token, move.was) == (job.id, job.token, job.state)
-    assert (move.was_key, move.was_stage, move.attempt) == (job.queue_key, job.stage, job.attempt)
-    assert (move.was, move.became) in EDGES
-    assert move.stage in (job.stage, job.stage + 1)
+    assert (job.state, move.became) in EDGES
     assert move.attempt_add + move.free_add <= 1
     assert move.ready == (move.became is State.QUEUED and move.delay_s is None)
     assert move.delay_s is None or (move.became is State.QUEUED and move.delay_s > 0)
@@ -152,7 +149,7 @@ def test_a_dead_letter_and_a_failed_job_are_one(job: Held, outcome: Outcome) -> 
         )
         assert out.burial.last_stack
         assert out.burial.error_class in set(FailureClass)
-        assert out.burial.context["unit_sha256"] == sha256(job.unit.encode()).hex()[:16]
+        assert out.burial.context["unit_sha256"] == f"{job.unit_lock:016x}"
         assert job.unit not in str(out.burial.context)
 
 
@@ -161,10 +158,10 @@ def test_only_a_failure_is_written_down_as_one(job: Held, outcome: Outcome) -> N
     """Done and Defer leave attempts and the last failure alone."""
     move = way_out(job, outcome).move
     if isinstance(outcome, Done | Defer):
-        assert (move.attempt_add, move.free_add, move.failure, move.facts) == (0, 0, None, None)
+        assert (move.attempt_add, move.free_add, move.failure) == (0, 0, None)
     else:
-        assert move.failure == outcome.failure.facts()
-        assert move.facts == canonical(outcome.failure.facts())
+        assert move.failure == canonical(outcome.failure.facts()).decode()
+        assert move.code == outcome.failure.code
 
 
 @given(JOBS, st.binary(min_size=1, max_size=4))
@@ -173,15 +170,14 @@ def test_done_completes_or_hands_on(job: Held, digest: bytes) -> None:
     move = way_out(job, Done(None, digest)).move
     stages = PIPELINES[job.pipeline].stages
     if job.stage + 1 == len(stages):
-        assert (move.became, move.kind, move.queue_key) == (State.COMPLETED, Kind.COMPLETED, 7)
+        assert (move.became, move.kind) == (State.COMPLETED, Kind.COMPLETED)
     else:
         assert (move.became, move.kind, move.reason) == (
             State.QUEUED,
             Kind.ADVANCED,
             Reason.NEXT_STAGE,
         )
-        assert (move.stage, move.ready) == (job.stage + 1, True)
-        assert move.queue_key == PIPELINES[job.pipeline].queue_of(job, job.stage + 1).key
+        assert move.ready
 
 
 @pytest.mark.req("R297")
@@ -338,4 +334,4 @@ def test_a_deferral_until_a_moment_is_a_delay(seconds: float) -> None:
 def test_a_bad_output_or_a_bad_question_is_not_asked_again(error_class: FailureClass) -> None:
     """Schema, lexicon and prompt errors fail at attempt 1."""
     out = way_out(held(max_attempts=9), outcome_of(Failure(error_class, "code")))
-    assert (out.move.became, out.move.attempt_add, out.move.attempt) == (State.FAILED, 1, 1)
+    assert (out.move.became, out.move.attempt_add) == (State.FAILED, 1)

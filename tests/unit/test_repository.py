@@ -186,7 +186,7 @@ def test_ci_runs_the_checks_and_what_the_readme_says() -> None:
     commands = re.findall(r"^make ([a-z]+)$", readme, re.MULTILINE)
     assert commands[:2] == ["demo", "test"]
     assert all(re.search(rf"^{command}:", makefile, re.MULTILINE) for command in commands)
-    assert run.splitlines()[-2:] == ["step make check", "step make test"]
+    assert run.splitlines()[-2:] == ["step make mutants", "step make test"]
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
 
 

@@ -125,6 +125,8 @@ def _time(value: datetime) -> bytes:
 
 
 def _ints(values: Sequence[int]) -> bytes:
+    if not values:
+        return struct.pack("!iiI", 0, 0, 23)
     head = struct.pack("!iiIii", 1, 0, 23, len(values), 1)
     return head + b"".join(struct.pack("!ii", 4, value) for value in values)
 

@@ -27,6 +27,7 @@ from dragoman.work.pipeline import Pipelines, Stored, stage_of
 
 _FREE = frozenset({FailureClass.NOT_EXECUTED, FailureClass.ACCOUNT_BLOCKED})
 _TRIES = 5
+_UINT64 = (1 << 64) - 1
 _COMPLETED = Move(State.COMPLETED, Kind.COMPLETED, Reason.NONE)
 _ADVANCED = Move(State.QUEUED, Kind.ADVANCED, Reason.NEXT_STAGE, ready=True)
 
@@ -223,7 +224,7 @@ def _buried(
         "stage": stage,
         "attempts": job.attempt,
         "free_requeues": job.free_requeues,
-        "home_id": str(job.home_id),
+        "unit_sha256": f"{job.unit_lock & _UINT64:016x}",
         "batch_id": str(one.batch) if one.batch else None,
         **failure.facts(),
     }
