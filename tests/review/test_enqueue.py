@@ -50,7 +50,8 @@ def test_the_schema_holds_a_key_once() -> None:
         await desk.enqueue()
         copy = (
             "insert into job (id, pipeline, unit, home_id, mode, account, routing, max_attempts,"
-            " queue_keys, created_by, created_at) select gen_random_uuid(), pipeline, unit, home_id, mode,"
+            " queue_keys, created_by, created_at)"
+            " select gen_random_uuid(), pipeline, unit, home_id, mode,"
             " account, routing, max_attempts, queue_keys, created_by, created_at from job"
         )
         assert refusal(desk, copy) == "job_unit"
