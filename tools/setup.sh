@@ -46,6 +46,9 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
 fi
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@"; }
 export PIP_ROOT_USER_ACTION=ignore
-say "installing $lock into $venv"
-pip install -qq --require-hashes -r "$lock"
+say "installing $lock into $venv; the first time, this takes a minute or two"
+if ! pip install -qq --require-hashes -r "$lock"; then
+  say "the packages could not be installed: is there a network, and does pip reach its index?"
+  exit 1
+fi
 pip install -qq --no-deps --no-build-isolation --editable .

@@ -130,10 +130,21 @@ class Installation:
                 start_new_session=True,
             ) as process,
         ):
-            eventually(lambda: _is_up(said, process), timeout=60)
-            yield process
-            process.terminate()
-            assert process.wait(30) in {0, -signal.SIGKILL}, said.read_text()
+            try:
+                eventually(lambda: _is_up(said, process), timeout=60)
+                yield process
+            finally:
+                process.terminate()
+                code = _ended(process)
+            assert code in {0, -signal.SIGKILL}, said.read_text()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(40)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return 1
 
 
 def _is_up(said: Path, process: subprocess.Popen[bytes]) -> bool:

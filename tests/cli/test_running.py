@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from dragoman.core.text import MAX_CHARACTERS
+from dragoman.store.cluster import Cluster
 from dragoman.store.embedded import Server
 from tests.cli.installation import Done, Installation, processes_in, short_folder
 from tests.eventually import eventually
@@ -37,6 +38,8 @@ def here() -> Generator[Installation]:
             process.terminate()
             assert process.wait(30) == 0
             assert processes_in(folder) == {}
+        # A path like this one is too odd for a socket, which therefore lay in a folder of its own.
+        Cluster(here.home.resolve() / "postgresql").sockets.rmdir()
 
 
 @pytest.fixture(scope="module")

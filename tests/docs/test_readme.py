@@ -110,7 +110,7 @@ def test_the_demonstration_ends_by_itself_without_a_terminal(tree: Installation)
     assert re.search(r"The sum closes: 60 accepted = \d+ completed", said.out), said
     assert "2 of 2 recipients told, each once." in said.out
     assert not [line for line in said.out.splitlines() if len(line) > 80]
-    assert processes_in(tree.folder) == {}
+    assert processes_in(tree.folder.parent) == {}
 
 
 def missed(told: dict[int, str]) -> list[str]:
@@ -136,9 +136,9 @@ def test_a_complaint_survives_a_kill_of_everything(tree: Installation) -> None:
         found = re.search(r"[0-9a-f]{8}-[0-9a-f-]{27}", said.out)
         assert found, said
         assert f".venv/bin/dragoman rewrite show {found[0]}" in said.out
-        assert missed(processes_in(tree.folder)) == []
-        end(tree.folder)
-    eventually(lambda: not processes_in(tree.folder), timeout=20)
+        assert missed(processes_in(tree.folder.parent)) == []
+        end(tree.folder.parent)
+    eventually(lambda: not processes_in(tree.folder.parent), timeout=20)
 
     def rewritten() -> None:
         shown = tree.run(SHOW.replace("ID", found[0]))
@@ -147,4 +147,4 @@ def test_a_complaint_survives_a_kill_of_everything(tree: Installation) -> None:
 
     with up.up():
         eventually(rewritten, timeout=60)
-    assert processes_in(tree.folder) == {}
+    assert processes_in(tree.folder.parent) == {}

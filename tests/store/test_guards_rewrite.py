@@ -280,7 +280,7 @@ def test_each_output_carries_the_time_of_its_own_move(database: str) -> None:
         async with crew_of(database) as crew:
             pairs = await claimed(crew, [Request().write(database) for _ in range(5)])
             outputs = {job: output for job, (_, output) in pairs.items()}
-            done = [Finished(held, Done(None)) for held, _ in pairs.values()]
+            done = [Finished(held, Done("passed")) for held, _ in pairs.values()]
             counts = await finish(crew.worker, crew.actor, writing(outputs), done)
             assert counts == {"succeeded": 5}
 
@@ -306,7 +306,7 @@ def test_a_refused_item_fails_alone(database: str, bad: int) -> None:
             outputs = {job: output for job, (_, output) in pairs.items()}
             poison = list(outputs)[bad]
             outputs[poison] = replace(outputs[poison], rewritten_text="canary \0 canary")
-            done = [Finished(held, Done(None)) for held, _ in pairs.values()]
+            done = [Finished(held, Done("passed")) for held, _ in pairs.values()]
             counts = await finish(crew.worker, crew.actor, writing(outputs), done)
             assert counts == {"succeeded": 6, "failed": 1}
             return poison
@@ -331,7 +331,7 @@ def test_a_second_completion_changes_nothing(database: str) -> None:
         async with crew_of(database) as crew:
             pairs = await claimed(crew, [Request().write(database)])
             ((held, output),) = pairs.values()
-            done = [Finished(held, Done(None))]
+            done = [Finished(held, Done("passed"))]
             for text in ("first", "first", "second"):
                 found = {held.id: replace(output, rewritten_text=text)}
                 await finish(crew.worker, crew.actor, writing(found), done)
@@ -354,7 +354,7 @@ def test_no_column_of_an_output_changes(database: str) -> None:
         async with crew_of(database) as crew:
             pairs = await claimed(crew, [Request().write(database)])
             outputs = {job: output for job, (_, output) in pairs.items()}
-            done = [Finished(held, Done(None)) for held, _ in pairs.values()]
+            done = [Finished(held, Done("passed")) for held, _ in pairs.values()]
             await finish(crew.worker, crew.actor, writing(outputs), done)
 
     asyncio.run(scenario())
@@ -382,7 +382,7 @@ def test_what_does_not_complete_stores_nothing(database: str, how: str) -> None:
                     await apply(crew, move(held, State.QUEUED, Kind.RETRIED, attempt_add=1))
             if how == "lose":
                 await claim(crew, 41)
-            done = [Finished(held, Done(None))]
+            done = [Finished(held, Done("passed"))]
             await finish(crew.worker, crew.actor, writing({held.id: output}), done)
 
     asyncio.run(scenario())

@@ -38,6 +38,7 @@ from dragoman.store.database import open_cell
 from dragoman.store.embedded import Server
 
 _PR_SET_PDEATHSIG = 1
+_ENDINGS = (signal.SIGINT, signal.SIGTERM)
 _READY_S = 30.0
 _STOP_S = 15.0
 _LOOK_S = 2.0
@@ -56,7 +57,7 @@ class Child:
 
     def start(self) -> None:
         """Start it in a session of its own: Ctrl-C reaches the supervisor alone."""
-        with self.log.open("ab") as output:
+        with _undisturbed(), self.log.open("ab") as output:
             self.process = subprocess.Popen(  # noqa: S603 - our own program
                 self.argv,
                 stdin=subprocess.DEVNULL,
@@ -319,12 +320,23 @@ def _terminable() -> Generator[Callable[[], None]]:
             signal.signal(each, handler)
 
 
+@contextmanager
+def _undisturbed() -> Generator[None]:
+    """Ctrl-C waits: between a process's start and its entry in our books it would be lost."""
+    kept = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, kept)
+
+
 def _die_with(parent: int) -> Callable[[], None]:
     """Whoever kills the supervisor outright leaves no process behind."""
     libc = ctypes.CDLL(None)
 
     def prepare_child() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
         if os.getppid() != parent:
             os._exit(1)
 

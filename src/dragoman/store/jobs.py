@@ -18,7 +18,7 @@ from psycopg.rows import kwargs_row
 
 from dragoman.core.canonical import JSONObject, canonical, read_object
 from dragoman.core.errors import Invariant
-from dragoman.core.ids import HomeId, JobId, Token, uuid7
+from dragoman.core.ids import HomeId, JobId, Token, uuid7s
 from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
 from dragoman.store.database import Cell, OpenQueue, Tx, statement
 from dragoman.store.pack import Row, Rows
@@ -154,22 +154,22 @@ def _holding(row: Row, queue: OpenQueue, intent: Row | None) -> Held:
     job_id, token, home_id, stage, lock, key, attempts, most, free = row
     unit, account, group_key, routing = intent or ("", "", None, {})
     return Held(
-        id=job_id,
-        token=token,
-        state=State.PROCESSING,
-        pipeline=queue.pipeline,
-        stage=stage,
-        home_id=home_id,
-        unit=unit,
-        unit_lock=lock,
-        queue_key=key,
-        stage_attempts=attempts,
-        max_attempts=most,
-        free_requeues=free,
-        account=account,
-        mode=Mode(queue.mode),
-        group_key=group_key,
-        routing=routing,
+        job_id,
+        token,
+        State.PROCESSING,
+        queue.pipeline,
+        stage,
+        home_id,
+        unit,
+        lock,
+        key,
+        attempts,
+        most,
+        free,
+        account,
+        Mode.BATCH if queue.mode == "batch" else Mode.ASYNC,
+        group_key,
+        routing,
     )
 
 
@@ -191,7 +191,8 @@ async def _pick(tx: Tx, keys: Sequence[int], share: int, most: int) -> list[tupl
             "job/pick_jobs", keys=list(keys), share=share, most=most - len(free), seen=seen
         )
         seen += [row[0] for row in found]
-        free += [(JobId(row[0]), Token(uuid7())) for row in found if row[1]]
+        ids = [JobId(row[0]) for row in found if row[1]]
+        free += zip(ids, map(Token, uuid7s(len(ids))), strict=True)
         if all(row[1] for row in found):
             break
     return free

@@ -108,43 +108,37 @@ async def _move(tx: Tx, actor: UUID, exits: Sequence[Exit]) -> dict[JobId, datet
 async def _leave_behind(
     tx: Tx, pipelines: Pipelines, exits: Sequence[Exit], moved: dict[JobId, datetime]
 ) -> bool:
-    """Results, dead letters and settled items of the jobs that moved; False when there are none."""
+    """Results, dead letters and settled items of what moved; False if no guard can object."""
+    gone = [one for one in exits if one.finished.job.id in moved]
+    results = _results(gone, moved)
+    for (pipeline, stage), of_stage in results.items():
+        await pipelines[pipeline].stages[stage].store(tx, of_stage)
+    if passed := [_passed(pipelines, one) for one in gone if one.move.kind is Kind.ADVANCED]:
+        await jobs.store_stage_results(tx, passed)
+    if burials := [one.burial for one in gone if one.burial]:
+        await jobs.bury_jobs(tx, burials)
+    if settled := [item for one in gone for item in _items(one, _item_state(one.move))]:
+        await batches.settle_items(tx, settled)
+    names = {one.finished.job.pipeline for one in gone}
+    return bool(results) or any(pipelines[name].is_guarded for name in names)
+
+
+def _results(
+    gone: Sequence[Exit], moved: dict[JobId, datetime]
+) -> dict[tuple[str, int], list[Stored]]:
+    """What each stage has to store; a stage that is done with empty hands stores nothing."""
     results: dict[tuple[str, int], list[Stored]] = {}
-    passed: list[jobs.StageDone] = []
-    burials: list[jobs.Burial] = []
-    settled: list[batches.Settled] = []
-    for one in exits:
+    for one in gone:
         job, outcome = one.finished.job, one.finished.outcome
-        if job.id not in moved:
-            continue
-        if isinstance(outcome, Done):
+        if isinstance(outcome, Done) and outcome.result is not None:
             stored = Stored(job, moved[job.id], outcome)
             results.setdefault((job.pipeline, job.stage), []).append(stored)
-            if one.move.kind is Kind.ADVANCED:
-                passed.append(_passed(pipelines, job, outcome))
-        if one.burial:
-            burials.append(one.burial)
-        settled += _items(one, _item_state(one.move))
-    is_stored = [await _store(tx, pipelines, *each) for each in results.items()]
-    if passed:
-        await jobs.store_stage_results(tx, passed)
-    if burials:
-        await jobs.bury_jobs(tx, burials)
-    if settled:
-        await batches.settle_items(tx, settled)
-    return any(is_stored) or bool(passed or burials or settled)
+    return results
 
 
-async def _store(
-    tx: Tx, pipelines: Pipelines, at: tuple[str, int], stored: Sequence[Stored]
-) -> bool:
-    """Results of one stage; a stage that is done with nothing in its hands stores nothing."""
-    pipeline, stage = at
-    await pipelines[pipeline].stages[stage].store(tx, stored)
-    return any(one.done.result is not None for one in stored) or pipelines[pipeline].is_guarded
-
-
-def _passed(pipelines: Pipelines, job: Held, outcome: Done) -> jobs.StageDone:
+def _passed(pipelines: Pipelines, one: Exit) -> jobs.StageDone:
+    job, outcome = one.finished.job, one.finished.outcome
+    assert isinstance(outcome, Done)  # noqa: S101 - only what is done advances
     name = stage_of(pipelines, job).name
     return jobs.StageDone(job.id, job.stage, f"{job.pipeline}/{name}/{job.id}", outcome.sha256)
 
