@@ -1,8 +1,7 @@
 """The auditor: what must hold in every committed snapshot, asked of the rows and of the ledgers.
 
-Each query returns no row when its sentence holds. Of I1 to I14 two are not here: that success is
-answered only after a commit (I11) shows in what callers were told, and that a restored database is
-noticed (I14) in the file beside it.
+I1 to I14: queries of the rows (tests/invariant_rules.py), the chains read again event by event, and
+the ledgers of the sandbox, of the mail server and of what callers were told.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -21,206 +20,8 @@ from psycopg.rows import dict_row, namedtuple_row
 
 from dragoman.core.job import EDGES, Kind, Reason, State
 from tests import stand
+from tests.invariant_rules import ALWAYS, AT_REST, Rule
 from tests.leaks import leaks_of_messages
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One invariant as a query that must return no row."""
-
-    name: str
-    sentence: str
-    query: str
-
-
-ALWAYS = (
-    Rule(
-        "I1",
-        "Every job has exactly one standing, and no standing is without its job.",
-        """select coalesce(j.id, s.id) from job j full join standing s using (id)
-            where j.id is null or s.id is null""",
-    ),
-    Rule(
-        "I1",
-        "The sums of every queue, folded or not, are what a count of the standings gives.",
-        """with told as (
-             select queue_key, state, sum(n) as n
-               from (select queue_key, state, n from queue_sum
-                     union all select queue_key, state, n from queue_delta) d
-              group by queue_key, state),
-           counted as (
-             select queue_key, state, count(*) as n from standing group by queue_key, state)
-           select queue_key, state, told.n, counted.n
-             from told full join counted using (queue_key, state)
-            where coalesce(told.n, 0) <> coalesce(counted.n, 0)""",
-    ),
-    Rule(
-        "I1",
-        "A job that failed has its dead letter, and no other job has one.",
-        """select s.id, s.state from standing s left join dead_letter d on d.job_id = s.id
-            where (s.state = 'failed') <> (d.id is not null)""",
-    ),
-    Rule(
-        "I1",
-        "A request was routed exactly when it has its job, and a failed request has none.",
-        """select r.id from rewrite_request r left join job j on j.request_id = r.id
-            where (r.routed_at is not null) <> (j.id is not null)
-               or r.failed_at is not null and j.id is not null""",
-    ),
-    Rule(
-        "I2",
-        "A job has one terminal event when it is final, the event of its state, and none before.",
-        """select s.id, s.state, count(h.seq)
-             from standing s left join history h
-               on h.job_id = s.id and h.kind in ('completed', 'failed', 'canceled')
-            group by s.id, s.state
-           having count(h.seq) <> (s.state in ('completed', 'failed', 'canceled'))::int
-               or count(*) filter (where h.kind <> s.state::text) > 0""",
-    ),
-    Rule(
-        "I2",
-        "An execution unit has one job and one output.",
-        """select j.pipeline, j.unit from job j left join rewrite_output o on o.job_id = j.id
-            where j.pipeline = 1 group by j.pipeline, j.unit having count(*) > 1""",
-    ),
-    Rule(
-        "I3",
-        "A rewrite is completed exactly when its own output is stored, in its own language.",
-        """select s.id, s.state from standing s join job j using (id)
-             left join rewrite_output o on o.job_id = s.id and o.request_id = j.request_id
-              and o.recipient_user_id = j.recipient_id and o.home_id = j.home_id
-              and o.target_locale = j.target_locale
-            where s.pipeline = 1 and (s.state = 'completed') <> (o.job_id is not null)
-           union all
-           select o.job_id, null from rewrite_output o left join job j on j.id = o.job_id
-            where j.id is null""",
-    ),
-    Rule(
-        "I3",
-        "A review is completed only when its result is stored and everybody was told.",
-        """select s.id from standing s join job j using (id)
-            where s.pipeline = 2 and s.state = 'completed'
-              and (not exists (select from review_result r where r.job_id in (j.id, j.replay_of))
-                or exists (select from delivery d where d.notified_at is null
-                            and d.changelist_id = j.changelist_id
-                            and d.review_version = j.review_version))""",
-    ),
-    Rule(
-        "I4",
-        "A closed batch has no open item.",
-        """select b.id, i.item_index from batch b join batch_item i on i.batch_id = b.id
-            where b.closed_at is not null and i.state = 'open'""",
-    ),
-    Rule(
-        "I4",
-        "A batch has as many items as it says, numbered from 0 without a gap.",
-        """select b.id from batch b left join batch_item i on i.batch_id = b.id
-            group by b.id, b.items
-           having count(*) <> b.items or min(i.item_index) <> 0
-               or max(i.item_index) <> b.items - 1""",
-    ),
-    Rule(
-        "I4",
-        "A job that is out with a batch has an item there, and carries its first batch's id.",
-        """select s.id from standing s
-            where s.state = 'batch_submitted'
-              and not exists (select from batch_item i join batch b on b.id = i.batch_id
-                               where i.job_id = s.id and i.token = s.claim_token
-                                 and b.provider_batch_id is not null)
-           union all
-           select s.id from standing s
-            where s.provider_batch_id is distinct from (
-              select b.provider_batch_id from batch b join batch_item i on i.batch_id = b.id
-               where i.job_id = s.id and b.provider_batch_id is not null
-               order by b.submitted_at limit 1)""",
-    ),
-    Rule(
-        "I4",
-        "A batch that provably was never created carries no provider's id.",
-        """select id from batch where state = 'released'
-              and (provider_batch_id is not null or closed_at is null)""",
-    ),
-    Rule(
-        "I5",
-        "A message is marked as sent once, with its evidence, and after its sending was begun.",
-        """select h.job_id, h.facts ->> 'key' from history h where h.kind = 'sent'
-            group by h.job_id, h.facts ->> 'key' having count(*) > 1
-           union all
-           select d.job_id, d.key from delivery d
-            where (d.state = 'sent') <> (d.notified_at is not null)
-               or (d.notified_at is null) <> (d.notification_id is null)
-               or d.notified_at < d.first_started_at""",
-    ),
-    Rule(
-        "I8",
-        "Every event has a name for its kind and its reason, and an actor who is known.",
-        """select job_id, seq from history
-            where kind is null or reason is null or actor_role is null""",
-    ),
-    Rule(
-        "I10",
-        "No job has more attempts or free requeues than it may.",
-        """select s.id from standing s join job j using (id) join pipeline p on p.id = s.pipeline
-            where s.stage_attempts > j.max_attempts or s.free_requeues > 3
-               or s.attempt_count > j.max_attempts * cardinality(p.stages)""",
-    ),
-    Rule(
-        "I10",
-        "No job was submitted more often than its attempts and free requeues allow.",
-        """select i.job_id from batch_item i join job j on j.id = i.job_id
-            group by i.job_id, i.call, j.max_attempts having count(*) > j.max_attempts + 3""",
-    ),
-    Rule(
-        "I10",
-        "No message was tried more often than it may be.",
-        "select id from delivery where attempt_count > max_attempts and guarantee = 'neither'",
-    ),
-    Rule(
-        "I12",
-        "Everything that belongs to a job belongs to the job's home.",
-        """select j.id from job j join (
-             select id as job_id, home_id from standing union all select job_id, home_id from event
-             union all select job_id, home_id from batch_item
-             union all select job_id, home_id from rewrite_output
-             union all select job_id, home_id from dead_letter
-             union all select job_id, home_id from delivery
-             union all select job_id, home_id from stage_result
-             union all
-             select j.id, r.home_id from job j join rewrite_request r on r.id = j.request_id
-           ) o on o.job_id = j.id
-            where o.home_id <> j.home_id""",
-    ),
-)
-
-AT_REST = (
-    Rule(
-        "I9",
-        "Every job is final, or waits for a time of its own.",
-        """select id, state, ready from standing
-            where state not in ('completed', 'failed', 'canceled')
-              and (state <> 'queued' or not_before_at is null)""",
-    ),
-    Rule(
-        "I9",
-        "Every request has its job or has failed.",
-        "select id from rewrite_request where routed_at is null and failed_at is null",
-    ),
-    Rule(
-        "I9",
-        "No batch is open, and of a closed one the provider has no file left.",
-        """select id, state from batch
-            where closed_at is null
-               or files_deleted_at is null
-                  and (input_file_id is not null or cardinality(result_files) > 0)""",
-    ),
-    Rule(
-        "I13",
-        "Nothing waits for a person but a message whose target can neither dedupe nor be asked.",
-        """select id, state from delivery
-            where state in ('queued', 'sending', 'reconciling')
-               or state = 'unknown' and guarantee <> 'neither'""",
-    ),
-)
 
 _BECAME = {
     Kind.ENQUEUED: State.QUEUED,
@@ -246,6 +47,7 @@ def violations(
     mail_ledger: Sequence[Mapping[str, Any]] | None = None,
     *,
     at_rest: bool = False,
+    answered: Collection[UUID] = (),
 ) -> list[str]:
     """Every sentence that does not hold, with the rows that break it; an empty list is a pass."""
     with stand.owner(database) as connection:
@@ -253,11 +55,21 @@ def violations(
         found = [*_broken(connection, ALWAYS + (AT_REST if at_rest else ()))]
         found += _chains(connection)
         found += leaks_of_messages(connection)
+        found += _untold(connection, answered)
         if sandbox_ledger is not None:
             found += _spend(connection, sandbox_ledger, at_rest=at_rest)
         if mail_ledger is not None:
             found += _effects(connection, mail_ledger)
     return found
+
+
+def _untold(connection: psycopg.Connection, answered: Collection[UUID]) -> Iterator[str]:
+    """I11: whatever was answered with success is there, with its job."""
+    rows = connection.execute(
+        "select request_id from job where request_id = any(%s)", [[*answered]]
+    )
+    if missing := set(answered) - {row[0] for row in rows}:
+        yield f"I11 A success was answered for what is not there. {sorted(missing)[:3]}"
 
 
 def _broken(connection: psycopg.Connection, rules: Sequence[Rule]) -> Iterator[str]:

@@ -40,7 +40,10 @@ if ! python=$(find_python); then
 fi
 
 # A half-made or moved environment is made again; a good one is only brought up to date.
-if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+# What was moved or copied names its old place in the first lines of its commands.
+lies_here() { grep -qF "$(cd "$venv/bin" && pwd)/" "$venv/bin/pip"; }
+
+if ! { "$venv/bin/python" -m pip --version && lies_here; } >/dev/null 2>&1; then
   say "$("$python" --version) makes $venv"
   "$python" -m venv --clear "$venv"
 fi

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from copy import deepcopy
 from typing import Any
+from uuid import UUID
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -56,10 +57,12 @@ def broken(*statements: str, at_rest: bool = False) -> list[str]:
 
 
 def test_a_healthy_database_has_no_violation() -> None:
-    """Three completed rewrites at rest: nothing to report."""
+    """Three completed rewrites at rest: nothing to report, but a success that left no trace."""
     database = postgres.clone(postgres.template_database(build_done))
     try:
         assert violations(database, at_rest=True) == []
+        [untold] = violations(database, answered=[UUID(int=1)])
+        assert untold.startswith("I11 ")
     finally:
         postgres.drop(database)
 
@@ -104,6 +107,7 @@ def test_a_healthy_database_has_no_violation() -> None:
         ),
         ("I8", [f"update event set kind = 99 where {LAST}"]),
         ("I10", [f"update standing set free_requeues = 4 where id = {ONE}"]),
+        ("I14", [message("unknown")]),
         ("I12", [f"update event set home_id = gen_random_uuid() where {LAST}"]),
     ],
 )

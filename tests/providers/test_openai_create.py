@@ -45,8 +45,8 @@ def _create(who: Account, timeouts: Timeouts | None = None, deadline_s: float = 
 @pytest.mark.parametrize(
     ("fault", "made", "code"),
     [
-        ({"do": "drop_after"}, 1, "protocol_error"),
-        ({"do": "drop_before"}, 0, "protocol_error"),
+        ({"do": "drop_after"}, 1, "dropped"),
+        ({"do": "drop_before"}, 0, "dropped"),
         ({"do": "status_after"}, 1, "http_502"),
         ({"do": "status_after", "status": 200}, 1, "bad_body"),
         ({"do": "status_after", "status": 404}, 1, "http_404"),
@@ -69,7 +69,9 @@ def test_a_create_without_a_clear_answer_is_doubt_and_is_sent_once(
     sandbox.fault({"on": "create", "times": None, **fault})
     answer = _create(who, deadline_s=0.5)
     assert isinstance(answer, Doubt)
-    assert answer.failure.code == (code or "server_is_overloaded")
+    # A dropped line ends by a FIN or, if bytes were still on their way, by a reset.
+    codes = {"dropped": {"protocol_error", "connection_lost"}}
+    assert answer.failure.code in codes.get(code or "", {code or "server_is_overloaded"})
     if made is not None:
         assert len(rows(sandbox, "creates")) == made
 

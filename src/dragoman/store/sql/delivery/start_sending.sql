@@ -3,6 +3,7 @@
 with begun as (
   update delivery
      set state = 'sending', started_at = clock(), first_started_at = coalesce(first_started_at, clock()),
+         incarnation = (select incarnation from cell),
          deadline_at = clock() + make_interval(secs => %(deadline_s)s), attempt_count = attempt_count + 1, next_attempt_at = null
    where id = %(id)s and claim_token = %(token)s and state = 'queued' and notified_at is null and notification_id is null
      and not exists (select from standing s where s.id = delivery.job_id and s.state = 'canceled')
