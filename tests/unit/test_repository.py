@@ -16,7 +16,7 @@ import pytest
 from tools.lengths import function_lengths, summary
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_OURS = {".git", ".venv", "build", "dist", "node_modules", "__pycache__"}
+NOT_OURS = {".git", ".venv", ".cache", "build", "dist", "node_modules", "__pycache__"}
 TEXT_ENDINGS = {".css", ".html", ".js", ".json", ".lock", ".md", ".py", ".sh", ".sql", ".toml"}
 TEXT_NAMES = {".gitignore", "Makefile", "LICENSE", "run"}
 

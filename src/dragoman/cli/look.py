@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.cli.db import dsn_of, require_running
+from dragoman.console.job import explain, read_job_page
+from dragoman.console.queries import Reading
 from dragoman.core.canonical import JSONObject, canonical
 from dragoman.core.errors import NotFound
 from dragoman.core.ids import JobId
@@ -21,6 +23,7 @@ from dragoman.store.jobs import cancel_jobs
 from dragoman.store.workers import know_actor
 
 _HERE = "dragoman.cli"
+_LEFT_OUT = {"routing_decision", "standing_reason", "ready"}  # the sentence says it
 
 
 async def show_status() -> int:
@@ -76,26 +79,22 @@ async def show_job(job_id: UUID) -> int:
         open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli") as cell,
         cell.transaction("read") as tx,
     ):
-        found = await tx.dicts("look/read_job", _HERE, id=job_id)
-        if not found:
+        page = await read_job_page(Reading(tx), job_id)
+        if page is None:
             raise NotFound("there is no job with this id")
+        [record] = await tx.dicts("look/read_job", _HERE, id=job_id)
         events = await tx.dicts("look/read_history", _HERE, id=job_id)
-        head = await tx.dicts("look/read_head", _HERE, id=job_id)
     out = Console()
-    for name, value in found[0].items():
-        if value is not None and name != "routing_decision":
+    out.print(explain(page), highlight=False)
+    out.print()
+    for name, value in record.items():
+        if value is not None and name not in _LEFT_OUT:
             out.print(f"[dim]{name:34}[/]{_plain(value)}", highlight=False, soft_wrap=True)
     out.print(_story(events))
-    is_whole = bool(events) and (events[-1]["seq"], events[-1]["hash"]) == (
-        head[0]["seq"],
-        head[0]["head"],
-    )
-    out.print(
-        "the chain ends at the job's head"
-        if is_whole
-        else "[bold red]the chain does not end at the job's head[/]"
-    )
-    return 0 if is_whole else 1
+    told = "every link of the chain was computed again, and it ends at the job's head"
+    broken = "[bold red]the chain is broken: a link does not follow from the one before it[/]"
+    out.print(told if page.is_verified else broken)
+    return 0 if page.is_verified else 1
 
 
 def _story(events: list[dict[str, Any]]) -> Table:

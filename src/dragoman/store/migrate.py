@@ -55,9 +55,15 @@ def _applied(connection: psycopg.Connection) -> set[str]:
     found = connection.execute("select name, sha256 from migration").fetchall()
     for name, digest in found:
         if name not in known:
-            raise Invariant(f"the database is newer than this program: it has migration {name}")
+            raise Invariant(
+                f"the database is newer than this program, it has migration {name}: "
+                "use the version that made it"
+            )
         if bytes(digest) != sha256(known[name].encode()):
-            raise Invariant(f"migration {name} differs from the one that was applied")
+            raise Invariant(
+                f"migration {name} differs from the one that made this database: it belongs to "
+                "another version of Dragoman; use that one, or set another home"
+            )
     return {name for name, _ in found}
 
 
