@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_IDLE_S = 1.0
 _BUSY = ("40", "55P03", "57014")
 _DOWN = ("08", "53", "57", "58", "XX001", "XX002", "25006", "25P03", "25P04")
 
@@ -196,9 +199,17 @@ async def open_cell(
     dsn: str, *, name: str = "main", schema: str = "dragoman", role: str = "dragoman", size: int = 4
 ) -> AsyncGenerator[Cell]:
     """A pool on one cell; proven by a statement before it is handed out."""
+    proven: WeakKeyDictionary[AsyncConnection, float] = WeakKeyDictionary()
 
     async def configure(connection: AsyncConnection) -> None:
         connection.adapters.register_dumper(Rows, RowsDumper)
+
+    async def check(connection: AsyncConnection) -> None:
+        """Ask a connection that has been idle whether it is still there; a busy one has told."""
+        now = time.monotonic()
+        if now - proven.get(connection, 0.0) > _IDLE_S:
+            await AsyncConnectionPool.check_connection(connection)
+        proven[connection] = now
 
     kwargs = {"options": f"-c search_path={schema}", "application_name": role}
     pool = AsyncConnectionPool[AsyncConnection](
@@ -210,7 +221,7 @@ async def open_cell(
         configure=configure,
         timeout=15.0,
         reconnect_timeout=5.0,  # after an outage: back within seconds of the server
-        check=AsyncConnectionPool.check_connection,
+        check=check,
     )
     async with pool:
         with mapped():

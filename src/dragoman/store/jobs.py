@@ -138,20 +138,20 @@ async def claim_jobs(
             worker=worker,
             kind=Kind.CLAIMED,
         )
-        return await _held_by_claim(tx, rows)
+        return await _held_by_claim(tx, dict(tickets), rows)
 
 
-async def _held_by_claim(tx: Tx, rows: Sequence[Row]) -> list[Held]:
+async def _held_by_claim(tx: Tx, tokens: Mapping[JobId, Token], rows: Sequence[Row]) -> list[Held]:
     """Holdings from what a claim returns; only a model's stage needs to read the intents too."""
-    queues = await _queues(tx, {row[5] for row in rows})
-    asking = [row[0] for row in rows if queues[row[5]].provider]
+    queues = await _queues(tx, {row[4] for row in rows})
+    asking = [row[0] for row in rows if queues[row[4]].provider]
     found = await tx.tuples("job/read_intents", ids=asking) if asking else []
     intents = {row[0]: row[1:] for row in found}
-    return [_holding(row, queues[row[5]], intents.get(row[0])) for row in rows]
+    return [_holding(row, tokens[row[0]], queues[row[4]], intents.get(row[0])) for row in rows]
 
 
-def _holding(row: Row, queue: OpenQueue, intent: Row | None) -> Held:
-    job_id, token, home_id, stage, lock, key, attempts, most, free = row
+def _holding(row: Row, token: Token, queue: OpenQueue, intent: Row | None) -> Held:
+    job_id, home_id, stage, lock, key, attempts, most, free = row
     unit, account, group_key, routing = intent or ("", "", None, {})
     return Held(
         job_id,

@@ -22,8 +22,8 @@ recorded as (
 ),
 counted as (
   insert into queue_delta (at, queue_key, state, n)
-  select min(last_event_at), queue_key, d.state, d.sign * count(*)
-    from moved cross join (values ('processing'::state, -1), ('batch_submitted', 1)) as d (state, sign)
-   group by queue_key, d.state, d.sign
+  select k.at, k.queue_key, d.state, d.sign * k.n
+    from (select min(last_event_at) as at, queue_key, count(*) as n from moved group by queue_key) k
+   cross join (values ('processing'::state, -1), ('batch_submitted', 1)) as d (state, sign)
 )
 select marked.id as batch_id, (select count(*) from moved) as jobs from marked

@@ -17,8 +17,8 @@ recorded as (
 ),
 counted as (
   insert into queue_delta (at, queue_key, state, n)
-  select min(last_event_at), queue_key, d.state, d.sign * count(*)
-    from moved cross join (values ('queued'::state, -1), ('processing', 1)) as d (state, sign)
-   group by queue_key, d.state, d.sign
+  select k.at, k.queue_key, d.state, d.sign * k.n
+    from (select min(last_event_at) as at, queue_key, count(*) as n from moved group by queue_key) k
+   cross join (values ('queued'::state, -1), ('processing', 1)) as d (state, sign)
 )
-select id, claim_token, home_id, stage, unit_lock, queue_key, stage_attempts, max_attempts, free_requeues from moved
+select id, home_id, stage, unit_lock, queue_key, stage_attempts, max_attempts, free_requeues from moved

@@ -27,8 +27,8 @@ recorded as (
 ),
 counted as (
   insert into queue_delta (at, queue_key, state, n)
-  select min(at), queue_key, d.state, d.sign * count(*)
-    from moved cross join (values (%(was)s::state, -1), (%(became)s::state, 1)) as d (state, sign)
-   group by queue_key, d.state, d.sign
+  select k.at, k.queue_key, d.state, d.sign * k.n
+    from (select min(at) as at, queue_key, count(*) as n from moved group by queue_key) k
+   cross join (values (%(was)s::state, -1), (%(became)s::state, 1)) as d (state, sign)
 )
 select id, at from moved
