@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import itertools
 import os
 import shutil
 import subprocess
@@ -158,11 +157,9 @@ async def _hand_in(settings: Settings, complaints: int) -> Travellers:
                     tx, home, readers[tag], "owner", tag, {"conflict_resolution_style": "talk_soon"}
                 )
         requests: list[UUID] = []
-        for number, (source, target) in zip(
-            range(complaints), itertools.cycle(pairs), strict=False
-        ):
-            texts = COMPLAINTS[source]
-            message = texts[(number // len(pairs) + number) % len(texts)]
+        for number in range(complaints):
+            source, target = pairs[number * len(pairs) // complaints]  # a pair fills a batch
+            message = COMPLAINTS[source][number % len(COMPLAINTS[source])]
             accepted = await orchestrator.create(
                 Complaint(home, people[source], readers[target], message)
             )
