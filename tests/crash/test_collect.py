@@ -54,7 +54,7 @@ def ends_as_if_nothing_had_happened(database: str, sandbox: Sandbox) -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("item", [1, 2, 3])
-@pytest.mark.req("R066", "R137")
+@pytest.mark.req("R137")
 def test_a_collector_killed_at_an_item_has_finished_those_before_it(
     one_by_one: None, item: int, moment: ports.Moment
 ) -> None:
@@ -70,7 +70,7 @@ def test_a_collector_killed_at_an_item_has_finished_those_before_it(
 
 @pytest.mark.parametrize("name", LINES_OF_FINISH)
 @pytest.mark.parametrize("chunk", [1, 1000])
-@pytest.mark.req("R066", "R137")
+@pytest.mark.req("R137")
 def test_a_collector_killed_between_two_statements_leaves_its_chunk_untouched(
     monkeypatch: pytest.MonkeyPatch, chunk: int, name: str
 ) -> None:
@@ -242,7 +242,7 @@ def test_every_item_has_a_completion_time_of_its_own() -> None:
         ) == [(rig.JOBS,)]
 
 
-@pytest.mark.req("R062", "R059", "R151", "R156", "R065")
+@pytest.mark.req("R062", "R156", "R065")
 def test_a_batch_of_several_homes_and_locales_gives_each_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -52,7 +52,7 @@ def the_end(database: str, sandbox: Sandbox) -> list[tuple]:
     return sorted(rig.standings(database))
 
 
-@pytest.mark.req("R213", "R214", "R215", "R216", "R064", "R277")
+@pytest.mark.req("R213", "R214", "R215", "R216", "R277")
 def test_an_item_without_a_line_is_looked_for_once_more_and_then_fails_alone() -> None:
     """A completed batch of three with two lines: read again, one alert, one failure."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
@@ -103,7 +103,7 @@ def test_two_collectors_that_miss_a_line_at_once_have_looked_once() -> None:
         assert (the_end(database, sandbox), rig.alerts(database)) == (done(3), [])
 
 
-@pytest.mark.req("R206", "R207", "R216")
+@pytest.mark.req("R206", "R216")
 def test_a_line_of_nobody_is_dropped_and_fills_no_gap() -> None:
     """One line is missing and a stranger's is there: an alert, and the gap stays a gap."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
@@ -113,7 +113,7 @@ def test_a_line_of_nobody_is_dropped_and_fills_no_gap() -> None:
         assert rig.alerts(database) == ["batch_item_count_mismatch", "unknown_batch_item"]
 
 
-@pytest.mark.req("R206", "R207")
+@pytest.mark.req("R206")
 def test_a_line_of_nobody_harms_nobody() -> None:
     """All lines are there and a stranger's too: every item completes, one alert tells of it."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
@@ -184,7 +184,7 @@ def test_a_download_that_is_cut_is_no_result() -> None:
         assert (the_end(database, sandbox), rig.alerts(database)) == (done(3), [])
 
 
-@pytest.mark.req("R064", "R152", "R277", "R278", "R213")
+@pytest.mark.req("R152", "R277", "R278", "R213")
 def test_one_bad_item_fails_alone_and_each_has_its_own_trail() -> None:
     """The item in the middle breaks its schema: two completed, one failed, an end for each."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
@@ -322,7 +322,7 @@ def poisoned(job: JobId) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", range(rig.JOBS))
-@pytest.mark.req("R152", "R064", "R277")
+@pytest.mark.req("R152", "R277")
 def test_a_result_that_the_database_refuses_fails_alone(place: int) -> None:
     """A poison item anywhere in a chunk: its neighbours complete in the same run."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):

@@ -78,7 +78,6 @@ def test_a_rerun_is_a_new_job_that_tells_everybody_under_new_keys() -> None:
     tell(story)
 
 
-@pytest.mark.req("R365")
 def test_after_a_failure_the_same_version_may_be_tried_again() -> None:
     """A new key makes a new job in charge; the old key goes on returning what it made."""
 

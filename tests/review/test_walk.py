@@ -156,7 +156,7 @@ def test_not_even_the_owner_can_complete_a_review_before_its_time() -> None:
     tell(story)
 
 
-@pytest.mark.req("R365", "R368")
+@pytest.mark.req("R368")
 def test_a_recipient_who_cannot_be_reached_stops_nobody_else() -> None:
     """One address is refused for good: the other is told, then the job fails in plain sight."""
 
@@ -179,7 +179,6 @@ def test_a_recipient_who_cannot_be_reached_stops_nobody_else() -> None:
     tell(story)
 
 
-@pytest.mark.req("R365")
 def test_a_new_attempt_tells_only_those_whom_the_failed_one_did_not_reach() -> None:
     """The mailbox exists now: a new key for the version sends one mail, with the frozen bytes."""
 

@@ -52,7 +52,6 @@ def test_the_schema_is_strict_and_names_every_choice() -> None:
     assert json.loads(json.dumps(properties["topics"]))["items"]["enum"] == list(Topic)
 
 
-@pytest.mark.req("R020")
 def test_a_good_answer_is_read_whole() -> None:
     """Language, topics, intent, strength and flags come from the answer; nothing is defaulted."""
     assert read().to_json() == {
@@ -67,7 +66,6 @@ def test_a_good_answer_is_read_whole() -> None:
     }
 
 
-@pytest.mark.req("R020")
 @pytest.mark.parametrize(
     ("field", "bad", "defaulted"),
     [
@@ -90,7 +88,6 @@ def test_an_unusable_field_takes_its_default_and_is_recorded(
     assert getattr(result, field) == getattr(SAFE_DEFAULT, field)
 
 
-@pytest.mark.req("R020")
 @pytest.mark.parametrize("field", GOOD)
 def test_a_missing_field_is_recorded(field: str) -> None:
     """What the model leaves out is named in the result, one confidence at a time."""

@@ -166,7 +166,7 @@ def test_a_sibling_language_needs_the_right_declaration(declared: str, *, is_fin
         assert refused(norwegian, text) == "non_target_locale"
 
 
-@pytest.mark.req("R058", "R075", "R133")
+@pytest.mark.req("R058", "R075")
 @pytest.mark.parametrize(
     ("target", "text", "code"),
     [
@@ -189,7 +189,6 @@ def test_the_list_is_the_targets_and_not_the_sources() -> None:
     assert passed(request(source="en", target="fr"), answer(text, "fr"))
 
 
-@pytest.mark.req("R133")
 def test_warnings_alone_pass_and_are_kept() -> None:
     """Hedging lowers the tone to warn; the text is stored with it."""
     result = passed(REQUEST, answer(f"Sorry to bother you. {CALM}")).eval_result

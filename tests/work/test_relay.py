@@ -287,7 +287,7 @@ def test_mail_that_may_have_arrived_is_never_sent_again() -> None:
     tell(story)
 
 
-@pytest.mark.req("R363", "R369", "R370")
+@pytest.mark.req("R369", "R370")
 def test_a_target_that_can_be_asked_is_asked_before_anything_is_sent_again() -> None:
     """It has the message: the evidence is filled in, and the job completes without a resend."""
     target = Target(Guarantee.LOOKUP, ["take and fall silent"])

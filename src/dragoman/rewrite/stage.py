@@ -104,5 +104,4 @@ def rewrite_pipeline(retry_backoff_s: Sequence[float], claim_timeout_s: float) -
         "rewrite",
         (Generate(Table(tuple(retry_backoff_s))),),
         claim_timeout_s=claim_timeout_s,
-        is_replayable=False,
     )

@@ -102,20 +102,6 @@ class Loop(ABC):
         self.wake.clear()
 
 
-@dataclass(slots=True)
-class RunBook:
-    """The record of one bounded run."""
-
-    station: Station
-    role: str
-    counts: Counter[str]
-    began: float
-
-    def is_over_time(self) -> bool:
-        """Whether the run has used up its time."""
-        return asyncio.get_running_loop().time() - self.began > self.station.profile.max_runtime_s
-
-
 async def recorded_run(station: Station, role: str, counts: Counter[str]) -> None:
     """Write down a run that did something."""
     profile = station.profile

@@ -79,7 +79,6 @@ class Pipeline:
     name: str
     stages: tuple[AnyStage, ...]
     claim_timeout_s: float
-    is_replayable: bool = True
     is_guarded: bool = True  # the schema checks at the end of a transaction what it has stored
 
     def queue(self, stage: int, *, mode: Mode, provider: str, account: str, model: str) -> Queue:

@@ -138,15 +138,6 @@ def by_job(items: Sequence[batches.OpenItem]) -> list[list[batches.OpenItem]]:
     return [list(group) for _, group in groupby(ordered, key=lambda item: item.job.id)]
 
 
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    """What goes into one batch: lines with the calls they carry, in order."""
-
-    held: tuple[Held, ...]
-    items: tuple[batches.Item, ...]
-    lines: tuple[bytes, ...]
-
-
 def new_batch(held: Held, nonce: str, batch_id: BatchId, token: Token) -> batches.NewBatch:
     """The batch row for jobs that share this one's route, account and group."""
     routing = held.routing
