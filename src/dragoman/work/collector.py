@@ -87,11 +87,11 @@ class Collector(Loop):
             )
             return 0
         station.line.fence()
-        counts = await self._settle_doubts()
-        for batch in await batches.find_open(station.cell):
-            counts += await self._look_at(batch)
-        await self._delete_files()
-        await recorded_run(station, self.role, counts)
+        async with recorded_run(station, self.role) as counts:
+            counts.update(await self._settle_doubts())
+            for batch in await batches.find_open(station.cell):
+                counts.update(await self._look_at(batch))
+            await self._delete_files()
         return counts.total()
 
     async def _settle_doubts(self) -> Counter[str]:

@@ -6,6 +6,8 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -102,10 +104,12 @@ class Loop(ABC):
         self.wake.clear()
 
 
-async def recorded_run(station: Station, role: str, counts: Counter[str]) -> None:
-    """Write down a run that did something."""
-    profile = station.profile
+@asynccontextmanager
+async def recorded_run(station: Station, role: str) -> AsyncGenerator[Counter[str]]:
+    """The record of one bounded run, begun before its work; one that was cut short stays open."""
+    profile, counts = station.profile, Counter[str]()
     run = await workers.open_run(
         station.cell, role, station.line.worker, profile.max_jobs_per_run, profile.max_runtime_s
     )
+    yield counts
     await workers.close_run(station.cell, run, counts)

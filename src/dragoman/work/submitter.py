@@ -64,14 +64,13 @@ class Submitter(Loop):
             )
             return 0
         station.line.fence()
-        held = await jobs.claim_jobs(
-            station.cell, station.line.worker, keys, station.profile.max_jobs_per_run
-        )
-        counts = Counter({"claimed": len(held)})
-        deadline = self._deadline()
-        for group in groups(held):
-            counts += await self._submit_group(group, deadline)
-        await recorded_run(station, self.role, counts)
+        async with recorded_run(station, self.role) as counts:
+            most = station.profile.max_jobs_per_run
+            held = await jobs.claim_jobs(station.cell, station.line.worker, keys, most)
+            counts["claimed"] = len(held)
+            deadline = self._deadline()
+            for group in groups(held):
+                counts.update(await self._submit_group(group, deadline))
         return len(held)
 
     def _deadline(self) -> float:
