@@ -176,8 +176,10 @@ def test_no_file_holds_a_word_and_an_ended_batch_holds_none_either(path: Path) -
 
 def test_a_file_whose_time_is_over_leaves_the_state_too(path: Path) -> None:
     """After thirty days it is forgotten on the disk as well, at the next request."""
-    with Sandbox(state=path, speed=1e9) as sandbox, client(sandbox) as sdk:
+    with Sandbox(state=path) as sandbox, client(sandbox) as sdk:
         file = sdk.files.create(file=("x.jsonl", lines(1)), purpose="batch")
+        assert [each.id for each in sdk.files.list()] == [file.id]
+        sandbox.advance(31 * 86_400)
         assert list(sdk.files.list()) == []
     held = orjson.loads(_opened(path))
     assert held["ledger"]["uploads"][0]["file_id"] == file.id
