@@ -28,6 +28,8 @@ batch                           -            SIU    S        -        -       -
 batch_item                      -            SIU    S        -        -       -
 cell                            S            S      S        -        S       -
 chain_head                      -            -      S        -        S       -
+change                          -            SI     SI       -        S       -
+change_history                  -            -      S        -        S       -
 dead_letter                     S            SI     S        -        -       -
 delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -

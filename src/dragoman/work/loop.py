@@ -42,6 +42,7 @@ class Loop(ABC):
     def __init__(self, station: Station) -> None:
         self.station = station
         self.wake = asyncio.Event()
+        self.stop = asyncio.Event()
 
     @abstractmethod
     async def run_once(self) -> int:
@@ -54,6 +55,7 @@ class Loop(ABC):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until told to stop. A scheduled role runs once per tick, whatever is left over."""
+        self.stop = stop
         while not stop.is_set():
             done = await self._guarded()
             if self.station.line.lost.is_set():
