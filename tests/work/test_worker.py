@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -217,5 +218,44 @@ def test_it_takes_no_more_than_it_may_work_on_at_once(once: At) -> None:
         once("work.answer", "before", lambda: held.extend(desk.rows(count)))
         assert await desk.worker.run_once() == 6
         assert held == [(desk.station.profile.concurrency,)] == [(4,)]
+
+    tell(story)
+
+
+def test_a_worker_that_is_told_to_stop_gives_back_what_it_has_not_begun(once: At) -> None:
+    """Stopped at its first call: that one ends as usual, the others wait as if nobody had come."""
+
+    async def story(desk: Desk) -> None:
+        for version in range(1, 4):
+            await desk.enqueue(f"push-{version}", version, is_rerun=True)
+        desk.worker.station = replace(
+            desk.station, profile=replace(desk.station.profile, concurrency=1, claim_batch=8)
+        )
+        once("db.claim", "after", desk.worker.stop.set)
+        await desk.work()
+        assert desk.rows("select stage, state, attempt_count from standing order by stage") == [
+            (0, "queued", 0),
+            (0, "queued", 0),
+            (0, "queued", 0),
+        ]
+        assert desk.events("deferred") == [("deferred", "shutdown", 0, 1)]
+
+    tell(story)
+
+
+def test_a_call_that_outlasts_the_stop_counts_as_a_failed_attempt(once: At) -> None:
+    """It may have been paid, so that try is over; the job waits for its next one."""
+
+    async def story(desk: Desk) -> None:
+        await desk.enqueue()
+        await desk.work()
+        desk.sandbox.fault({"on": "response", "do": "delay", "seconds": 30})
+        desk.worker.station = replace(
+            desk.station, profile=replace(desk.station.profile, drain_s=0.01, idle_s=0.05)
+        )
+        once("work.answer", "before", desk.worker.stop.set)
+        await desk.work()
+        assert desk.rows("select state, stage_attempts from standing") == [("queued", 1)]
+        assert not desk.station.line.lost.is_set()
 
     tell(story)

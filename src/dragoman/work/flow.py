@@ -46,14 +46,17 @@ class Flow:
     def __post_init__(self) -> None:
         self.size = self.slots
 
-    def step(self, *, may_claim: bool) -> set[Task]:
+    def step(self, *, is_stopping: bool) -> set[Task]:
         """Start what can be started; what is going on comes back, and nothing when all is done."""
         self._reap()
+        if is_stopping:
+            self.done += [Finished(job, Defer(Reason.SHUTDOWN)) for job in self.todo]
+            self.todo.clear()
         for _ in range(min(self.slots - len(self.runners), len(self.todo))):
             self.runners.add(asyncio.create_task(self._run()))
         if self.done and self.finishing is None:
             self.finishing = asyncio.create_task(self._finish())
-        if may_claim and self.claiming is None and (room := self._room()):
+        if not is_stopping and self.claiming is None and (room := self._room()):
             self.claiming = asyncio.create_task(self._claim(room))
         return self.going_on
 
@@ -66,13 +69,10 @@ class Flow:
         """Somebody says that there is work."""
         self.is_empty = False
 
-    def let_go(self, *, interrupt: bool) -> None:
-        """What has not begun is given back as it is; what runs may be interrupted."""
-        self.done += [Finished(job, Defer(Reason.SHUTDOWN)) for job in self.todo]
-        self.todo.clear()
-        if interrupt:
-            for runner in self.runners:
-                runner.cancel()
+    def interrupt(self) -> None:
+        """Let nothing run any longer."""
+        for runner in self.runners:
+            runner.cancel()
 
     def _reap(self) -> None:
         """Errors of what has ended come out here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from dragoman.core import ports
 from dragoman.core.call import Call, Reply
@@ -25,13 +26,18 @@ from dragoman.work.submission import Providers
 
 
 class Worker(Loop):
-    """Goes on while there is work; jobs that ask a model and jobs that do not go side by side."""
+    """Goes on while there is work; jobs that ask a model and jobs that do not go side by side.
+
+    With `asks` it is told to see to the ones or to the others alone.
+    """
 
     role = "worker"
 
-    def __init__(self, station: Station, providers: Providers) -> None:
+    def __init__(self, station: Station, providers: Providers, *, asks: bool | None = None) -> None:
         super().__init__(station)
         self.providers = providers
+        self.asks = asks
+        self._looking = asyncio.Lock()
         self.again_s = float("inf")
         self._paid: set[JobId] = set()  # whose call has begun
         self._queues: Sequence[OpenQueue] = ()
@@ -51,10 +57,17 @@ class Worker(Loop):
         """See through whatever is ready."""
         slots, most = self.station.profile.concurrency, self.station.profile.claim_batch
         self._queues_at = float("-inf")
-        flows = (
-            Flow(self._claim_plain, self._see, self._finish, slots, most, self.again_s),
-            Flow(self._claim_calls, self._see, self._finish, slots, 0, self.again_s),
-        )
+        flows = [
+            Flow(
+                partial(self._claim, asks=asks),
+                self._see,
+                self._finish,
+                slots,
+                0 if asks else most,
+                self.again_s,
+            )
+            for asks in ((False, True) if self.asks is None else (self.asks,))
+        ]
         try:
             await self._flow(flows)
         except BaseException:
@@ -73,31 +86,35 @@ class Worker(Loop):
             is_stopping = self.stop.is_set()
             if is_stopping:
                 give_up_at = min(give_up_at, ports.monotonic() + self.station.profile.drain_s)
+            if ports.monotonic() >= give_up_at:
                 for flow in flows:
-                    flow.let_go(interrupt=ports.monotonic() >= give_up_at)
+                    flow.interrupt()
             if self.wake.is_set():
                 self.wake.clear()
                 for flow in flows:
                     flow.look_again()
-            pending = {task for flow in flows for task in flow.step(may_claim=not is_stopping)}
+            pending = {task for flow in flows for task in flow.step(is_stopping=is_stopping)}
             if not pending:
                 return
             await asyncio.wait(pending, timeout=self.every_s, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _claim_plain(self, most: int) -> Sequence[Held]:
-        return await self._claim(most, asks=False)
-
-    async def _claim_calls(self, most: int) -> Sequence[Held]:
-        return await self._claim(most, asks=True)
-
     async def _claim(self, most: int, *, asks: bool) -> Sequence[Held]:
         station = self.station
-        if ports.monotonic() - self._queues_at > self.every_s:
-            self._queues = await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
-            self._queues_at = ports.monotonic()
+        await self._look()
         station.line.fence()
         keys = [queue.key for queue in self._queues if bool(queue.provider) is asks]
         return await jobs.claim_jobs(station.cell, station.line.worker, keys, most) if keys else []
+
+    async def _look(self) -> None:
+        """Which queues there are, and what has become due, for both kinds of jobs."""
+        async with self._looking:
+            if ports.monotonic() - self._queues_at < self.every_s:
+                return
+            station = self.station
+            self._queues = await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
+            if self._queues:
+                await jobs.promote_due(station.cell)
+            self._queues_at = ports.monotonic()
 
     async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
         station = self.station
