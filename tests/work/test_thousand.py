@@ -119,7 +119,6 @@ def logged() -> str:
     return postgres.shared_server().log.read_text(encoding="utf-8", errors="replace")
 
 
-@pytest.mark.req("R064", "R066")
 @pytest.mark.parametrize(
     ("at", "poison"), [(0, with_nul), (499, in_another_language), (999, with_nul)]
 )
