@@ -39,6 +39,7 @@ job                             SI           S      S        -        -       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -
+my_rewrite                      -            -      -        S        -       -
 pipeline                        S            S      S        -        S       -
 preference                      SIUD         -      -        -        -       -
 queue                           SI           SIU    S        -        -       -
@@ -53,11 +54,12 @@ review_input                    SI           S      -        -        -       -
 review_result                   S            SI     -        -        -       -
 rewrite_output                  S            SI     s        -        -       -
 rewrite_request                 SIu          Su     s        -        -       -
-rewrite_status                  S            -      S        S        -       -
+rewrite_status                  S            -      S        -        -       -
 route                           S            S      SIU      -        -       -
 run                             -            SIU    S        -        -       -
 stage_result                    -            SI     S        -        -       -
 standing                        SI           SU     su       -        -       -
+tombstone                       -            Su     Su       -        S       -
 word                            S            S      S        -        S       -
 worker                          -            SIU    S        -        -       -
 """
@@ -183,17 +185,21 @@ def test_no_role_has_more_than_its_grants(owner: psycopg.Connection) -> None:
     assert (flags, members, owned, makers, everybody) == ([], [], [], [], [])
 
 
-def test_what_runs_with_the_owners_rights_is_asked_for_by_the_worker_alone(
+def test_what_runs_with_the_owners_rights_is_asked_for_by_one_role_alone(
     owner: psycopg.Connection,
 ) -> None:
     """Such a function has a search path of its own, so that nobody lends it another table."""
     rows = owner.execute(
         "select proname, proconfig is not null, array(select r from unnest(%s::text[]) r"
         " where has_function_privilege(r, oid, 'execute')) from pg_proc"
-        " where pronamespace = 'dragoman'::regnamespace and prosecdef and proname <> 'clock'",
+        " where pronamespace = 'dragoman'::regnamespace and prosecdef and proname <> 'clock'"
+        " order by proname",
         (SERVANTS,),
     ).fetchall()
-    assert rows == [("ensure_partitions", True, ["dragoman_worker"])]
+    assert rows == [
+        ("ensure_partitions", True, ["dragoman_worker"]),
+        ("erase", True, ["dragoman_eraser"]),
+    ]
     assert owner.execute("select ensure_partitions(3)").fetchone() == (0,)
     assert owner.execute("select ensure_partitions(4)").fetchone() == (1,)
 
