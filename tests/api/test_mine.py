@@ -35,6 +35,7 @@ def mine(door: Door, home: UUID, user: UUID, request: object = "") -> Any:
     """What a user gets: one status, or the list of them."""
     path = f"/v1/me/rewrites/{request}" if request else "/v1/me/rewrites"
     reply = door.get(path, key=PRODUCT.token(home, user))
+    assert reply.headers["cache-control"] == "no-store"
     return reply.json if reply.status == 200 else (reply.status, reply.json["code"])
 
 

@@ -204,6 +204,19 @@ def test_one_person_is_erased_and_the_others_stay(database: str) -> None:
     assert violations(database) == []
 
 
+def test_every_table_of_a_home_is_erased_or_kept_on_purpose(shared: str) -> None:
+    """A new table with a home in it has to say which of the two."""
+    [[source]] = stand.rows(shared, "select prosrc from pg_proc where proname = 'erase'")
+    tables = stand.rows(
+        shared,
+        "select c.relname::text from pg_class c join pg_attribute a on a.attrelid = c.oid"
+        " where c.relnamespace = 'dragoman'::regnamespace and c.relkind in ('r', 'p')"
+        " and not c.relispartition and a.attname = 'home_id' and not a.attisdropped",
+    )
+    erased = {table for (table,) in tables if f"delete from {table} " in source}
+    assert {table for (table,) in tables} - erased == KEPT
+
+
 def test_an_erasure_goes_in_bounded_steps(database: str) -> None:
     """Each step takes no more than it may, and the next goes on where it ended."""
     home = new_home()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
 
 from dragoman.api.cells import Cells, patience
@@ -36,7 +36,7 @@ class OwnRewrites:
 
     def router(self) -> APIRouter:
         """Both routes read one view, as the role that sees no more than its claims allow."""
-        routes = APIRouter(prefix="/v1/me", tags=["users"])
+        routes = APIRouter(prefix="/v1/me", tags=["users"], dependencies=[Depends(_keep_nowhere)])
         routes.add_api_route("/rewrites", self.rewrites)
         routes.add_api_route("/rewrites/{request_id}", self.status)
         return routes
@@ -64,3 +64,8 @@ class OwnRewrites:
             async with cell.transaction("read") as tx:
                 await tx.run("claim/state_claims", _HERE, home=claims.home, user=claims.user)
                 yield tx
+
+
+def _keep_nowhere(response: Response) -> None:
+    """A browser that several people use keeps none of it."""
+    response.headers["Cache-Control"] = "no-store"
