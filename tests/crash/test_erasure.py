@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from dragoman.core import ports
 from dragoman.sandbox.server import Sandbox
 from dragoman.store.erasure import Extent, Scope, count_erasable, erase
-from tests import reviews, stand
+from tests import postgres, reviews, stand
 from tests.crash import rig
+from tests.invariants import violations
 from tests.leaks import leaks, telling_piece
 from tests.reviews import ANN, PROJECT, Desk, shop
 
@@ -197,3 +199,46 @@ def test_of_an_erased_review_no_finding_no_address_and_no_path_is_left() -> None
         assert desk.faults_found() == []
 
     reviews.tell(story)
+
+
+def build_erased(owner_dsn: str) -> None:
+    """Three rewrites that ended well, and one of them erased since."""
+    rig.build_waiting(owner_dsn)
+    database = str(conninfo_to_dict(owner_dsn)["dbname"])
+    with Sandbox() as sandbox:
+        rig.submit_once(database, sandbox)
+        erase_home(database, homes(database)[0])
+        sandbox.advance(rig.A_BATCH_IS_DONE_S)
+        rig.collect_once(database, sandbox)
+
+
+STONE = "select job_id from tombstone"
+OUTPUT = "select job_id from rewrite_output limit 1"
+
+
+@pytest.mark.parametrize(
+    ("name", "statement"),
+    [
+        ("I8", "update tombstone set head = sha256(head)"),
+        ("I8", "update tombstone set seq = seq + 1"),
+        ("I8", "delete from event where kind = 27"),
+        ("I8", "delete from event e using tombstone t where e.job_id = t.job_id and e.kind = 11"),
+        ("I8", "delete from tombstone"),
+        ("I1", "update batch_item set state = 'open' where code = 'dropped'"),
+        ("I1", f"update rewrite_output set job_id = ({STONE}) where job_id = ({OUTPUT})"),
+        ("I2", "update event set kind = 3 where kind = 14"),
+        ("I12", "update tombstone set home_id = gen_random_uuid()"),
+    ],
+)
+def test_the_auditor_sees_what_is_wrong_with_a_tombstone(name: str, statement: str) -> None:
+    """Each invariant names itself when the owner, with the guards off, breaks it."""
+    database = postgres.clone(postgres.template_database(build_erased))
+    try:
+        assert violations(database) == []
+        with stand.owner(database) as connection:
+            for table in ("tombstone", "event", "rewrite_output"):
+                connection.execute(f"alter table {table} disable trigger user")
+            assert connection.execute(statement.encode()).rowcount > 0
+        assert name in {each.split()[0] for each in violations(database)}
+    finally:
+        postgres.drop(database)

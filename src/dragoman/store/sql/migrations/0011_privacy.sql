@@ -56,6 +56,7 @@ declare
   gone uuid[];     -- jobs to erase now
   facts bytea;
 begin
+  most := least(coalesce(most, 0), 1000);
   select count(*) into people from (
     select m.user_id from member m where m.home_id = home and (usr is null or m.user_id = usr)
     union
@@ -178,9 +179,10 @@ begin
 
   insert into actor (id, role, name, created_at) values (who, 'eraser', who_name, clock()) on conflict (id) do nothing;
   if people + requests + jobs > 0 then
-    facts := convert_to(format(
-      '{"home":"%s","jobs":%s,"messages":%s,"people":%s,"requests":%s,"subject":"home %s"%s,"verb":"erase"}',
-      home, jobs, messages, people, requests, home, ',"user":"' || usr || '"'), 'UTF8');
+    facts := convert_to(
+      '{"home":"' || home || '","jobs":' || jobs || ',"messages":' || messages || ',"people":' || people
+      || ',"requests":' || requests || ',"subject":"home ' || home || '"' || coalesce(',"user":"' || usr || '"', '')
+      || ',"verb":"erase"}', 'UTF8');
     perform pg_advisory_xact_lock(109299962373989);  -- the lock of the chain of changes
     insert into change (seq, at, actor, verb, subject, facts, hash)
     select c.seq, c.at, who, 'erase', 'home ' || home, facts,
