@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dragoman.core import ports
 from dragoman.core.call import Call, Reply
 from dragoman.core.errors import DatabaseError, LeaseLost
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.frames import frames
+from dragoman.core.gate import tokens_of
 from dragoman.core.job import Bury, Defer, Held, Kind, Mode, Outcome, Reason
 from dragoman.store import jobs, workers
 from dragoman.store.jobs import facts
 from dragoman.work.collector import absorb
 from dragoman.work.finish import Finished, finish
+from dragoman.work.gate import Gates, claims, gate_of
 from dragoman.work.loop import Loop, Station
 from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.submission import Providers
@@ -29,6 +31,7 @@ class Worker(Loop):
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
         self.providers = providers
+        self.gates = Gates(station.cell, station.line.worker)
 
     @property
     def every_s(self) -> float:
@@ -39,13 +42,11 @@ class Worker(Loop):
         """Claim a handful and see each to its outcome."""
         station = self.station
         queues = await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
-        if not queues:
+        rooms = await self.gates.rooms(queues)
+        if not rooms:
             return 0
         station.line.fence()
-        keys = [queue.key for queue in queues]
-        held = await jobs.claim_jobs(
-            station.cell, station.line.worker, keys, station.profile.concurrency
-        )
+        held = await self._claim(rooms)
         seen = await asyncio.gather(*map(self._see_through, held), return_exceptions=True)
         for each in seen:
             if isinstance(each, BaseException):
@@ -53,6 +54,16 @@ class Worker(Loop):
                 station.line.lost.set()
                 raise each
         return len(held)
+
+    async def _claim(self, rooms: Mapping[int, int]) -> list[Held]:
+        station, held = self.station, list[Held]()
+        for keys, most in claims(rooms, station.profile.concurrency):
+            left = station.profile.concurrency - len(held)
+            if left:
+                held += await jobs.claim_jobs(
+                    station.cell, station.line.worker, keys, min(most, left)
+                )
+        return held
 
     async def _see_through(self, job: Held) -> Counter[str]:
         station = self.station
@@ -88,11 +99,17 @@ class Worker(Loop):
         async with self.station.line.unit(job.unit_lock) as is_ours:
             if not is_ours:
                 return Defer(Reason.LOST_LEASE, delay_s=self.station.profile.overflow_delay_s)
-            replies = await self._call(job, calls)
+            async with self.gates.permit(gate_of(job), len(calls), tokens_of(calls)) as permit:
+                if not permit.may_pass:
+                    return Defer(Reason.GATE_CLOSED, delay_s=permit.delay_s)
+                replies = await self._call(job, calls)
         return absorb(stage, job, given, replies)
 
     async def _call(self, job: Held, calls: Sequence[Call]) -> list[Reply]:
-        """Each call is paid; that it begins is written down first, while the token still holds."""
+        """Each call is paid; that it begins is written down first, while the token still holds.
+
+        A reply that closes the gate is the reply to the calls after it, which are not made.
+        """
         routing, station = job.routing, self.station
         base_url = routing.get("base_url")
         account = self.providers.account(job.account, str(base_url) if base_url else None)
@@ -112,6 +129,8 @@ class Worker(Loop):
                 account, call, str(routing["model"]), station.profile.answer_deadline_s
             )
             replies.append(await ports.cross("work.answer", asked))
+            if await self.gates.learn_from(gate_of(job), replies[-1:]):
+                return replies + replies[-1:] * (len(calls) - len(replies))
         return replies
 
     async def _page(self, error: Exception) -> None:
