@@ -15,10 +15,11 @@ from dragoman.core.errors import DataRefused
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.gate import Gate, closing_of
 from dragoman.core.ids import uuid7
-from dragoman.core.job import State
+from dragoman.core.job import Mode, State
 from dragoman.store import batches, gates, workers
 from dragoman.store.database import Cell
 from dragoman.store.gates import GateNow, Permit
+from dragoman.work.gate import room
 from tests import stand
 from tests.store.attack import DENIED, connect, refusal
 from tests.store.kernel import KEY, bring, crew_of, give_lease, new_batch
@@ -115,6 +116,7 @@ def test_so_many_pass_at_one_time_and_no_more(database: str) -> None:
 
     async def story(keepers: Keepers) -> None:
         await keepers.set(max_in_flight=4)
+        assert room(await keepers.now(), Mode.ASYNC) == 4
         asked = await asyncio.gather(*(keepers.take() for _ in range(12)))
         assert (
             sorted(permit.why or "passes" for permit in asked) == ["in_flight"] * 8 + ["passes"] * 4

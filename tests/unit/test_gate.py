@@ -101,7 +101,7 @@ def test_a_call_may_cost_what_is_sent_and_the_longest_answer() -> None:
 )
 def test_no_more_is_claimed_than_may_be_called(changes: dict[str, object], free: int) -> None:
     """A worker claims what its gate has room for; what is out in batches is no concern of it."""
-    assert room(replace(OPEN, **changes), Mode.ASYNC) == free  # type: ignore[arg-type]  # by name
+    assert room(replace(OPEN, **changes), Mode.ASYNC) == free
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_no_more_is_claimed_than_may_be_called(changes: dict[str, object], free:
 )
 def test_a_batch_asks_only_for_its_own_budget(changes: dict[str, object], is_open: bool) -> None:
     """Calls in flight do not hold a batch up; a pause or full batches do, and it is said."""
-    now = replace(OPEN, **changes)  # type: ignore[arg-type]  # by name
+    now = replace(OPEN, **changes)
     assert bool(room(now, Mode.BATCH)) is is_open
     words = "is paused (operator)" if now.pause_reason else "is full"
     assert closed(now) == f"gate p/a/m {words}"

@@ -53,8 +53,9 @@ select g.key, g.provider, g.account, g.model, g.max_in_flight, g.requests_per_mi
   from gate g
  cross join (select clock() as now offset 0) c
  cross join lateral (
-   select greatest(g.requests_per_minute / 6.0, 1)::float8 as most_requests,
-          greatest(g.tokens_per_minute / 6.0, 1)::float8 as most_tokens,
+   -- Not greatest(): it passes over a null, and no bound would become the smallest one.
+   select case when g.requests_per_minute < 6 then 1 else g.requests_per_minute / 6.0 end::float8 as most_requests,
+          case when g.tokens_per_minute < 6 then 1 else g.tokens_per_minute / 6.0 end::float8 as most_tokens,
           greatest(extract(epoch from c.now - g.refilled_at), 0)::float8 as passed_s offset 0) b;
 
 -- A worker goes through gates and closes them; only the operator says what they hold.
