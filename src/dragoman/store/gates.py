@@ -99,13 +99,13 @@ async def take_permit(
 
 async def release_permits(cell: Cell, permits: Sequence[UUID]) -> int:
     """Give permits back; how many there were."""
-    async with cell.transaction("release_permits") as tx:
+    async with cell.at_once("release_permits") as tx:
         return await tx.count("gate/release_permits", ids=list(permits))
 
 
 async def drop_permits(cell: Cell) -> int:
     """Forget the permits of workers that are gone."""
-    async with cell.transaction("drop_permits") as tx:
+    async with cell.at_once("drop_permits") as tx:
         return await tx.count("gate/drop_permits")
 
 
@@ -196,7 +196,7 @@ async def known_names(cell: Cell) -> list[Gate]:
 
 async def calm_gates(cell: Cell, calm_s: float) -> int:
     """Close the alerts of gates that have been open for a while since their pause ended."""
-    async with cell.transaction("calm_gates") as tx:
+    async with cell.at_once("calm_gates") as tx:
         return await tx.count("gate/calm_gates", kind=ALERT, calm_s=calm_s)
 
 

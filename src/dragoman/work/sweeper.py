@@ -13,6 +13,7 @@ from dragoman.store.database import Cell
 from dragoman.work.finish import Finished, finish
 from dragoman.work.loop import Loop, Station, log
 
+_MANY = 1000
 Chore: TypeAlias = Callable[[Cell], Awaitable[int]]
 
 
@@ -31,9 +32,11 @@ class Sweeper(Loop):
         return self.station.profile.sweep_every_s
 
     async def run_once(self) -> int:
-        """Stale claims, permits, sums, next month's room, and the chores that pipelines bring."""
+        """Stale claims, what is due, permits, sums, room, and the chores of pipelines."""
         await workers.end_lines(self.station.cell)
         swept = await self.sweep_stale()
+        while await jobs.promote_due(self.station.cell, _MANY) == _MANY:
+            pass
         await gates.drop_permits(self.station.cell)
         await gates.calm_gates(self.station.cell, ACCOUNT_S)
         await workers.ensure_partitions(self.station.cell)
