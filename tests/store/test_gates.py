@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -112,15 +113,14 @@ def test_a_gate_without_a_row_has_no_bound_and_costs_nothing(database: str) -> N
 
 @pytest.mark.req("R289")
 def test_so_many_pass_at_one_time_and_no_more(database: str) -> None:
-    """Twelve ask at once for a gate of four: four pass, and each one given back lets one in."""
+    """Twelve ask at once for a gate of two: two pass, and each one given back lets one in."""
 
     async def story(keepers: Keepers) -> None:
-        await keepers.set(max_in_flight=4)
-        assert room(await keepers.now(), Mode.ASYNC) == 4
+        await keepers.set(max_in_flight=2)
+        assert room(await keepers.now(), Mode.ASYNC) == 2
         asked = await asyncio.gather(*(keepers.take() for _ in range(12)))
-        assert (
-            sorted(permit.why or "passes" for permit in asked) == ["in_flight"] * 8 + ["passes"] * 4
-        )
+        found = Counter(permit.why or "passes" for permit in asked)
+        assert found == {"in_flight": 10, "passes": 2}
         assert {permit.delay_s for permit in asked} == {0.0, 1.0}
         [(held,)] = keepers.rows("select id from permit limit 1")
         assert await gates.release_permits(keepers.worker, [held]) == 1
