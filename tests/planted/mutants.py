@@ -166,11 +166,13 @@ async def learn_nothing(*_given: Any) -> exits.Counter[str]:
     return exits.Counter()
 
 
-def twelve_before_a_gate() -> None:
-    """A gate of two, in a database of its own."""
+def two_before_a_gate() -> None:
+    """A gate of one, in a database of its own."""
     database = postgres.clone(postgres.template_database(build_plain))
     try:
-        test_gates_of_the_store.test_so_many_pass_at_one_time_and_no_more(database)
+        test_gates_of_the_store.test_who_counts_waits_for_whoever_counts_already_and_sees_what_it_did(
+            database
+        )
     finally:
         postgres.drop(database)
 
@@ -282,7 +284,7 @@ EVERY = (
     Mutant(
         "a gate that is counted without its lock",
         changed_statement("gate/lock_gate", ("for update", "")),
-        twelve_before_a_gate,
+        two_before_a_gate,
     ),
     Mutant(
         "a result that is paired by its place in the file",

@@ -22,6 +22,7 @@ from dragoman.store.database import Cell
 from dragoman.store.gates import GateNow, Permit
 from dragoman.work.gate import room
 from tests import stand
+from tests.eventually import eventually_async
 from tests.store.attack import DENIED, connect, refusal
 from tests.store.kernel import KEY, bring, crew_of, give_lease, new_batch
 
@@ -126,6 +127,26 @@ def test_so_many_pass_at_one_time_and_no_more(database: str) -> None:
         assert await gates.release_permits(keepers.worker, [held]) == 1
         assert [(await keepers.take()).may_pass for _ in range(2)] == [True, False]
         assert (await keepers.take(gate=OTHER)).may_pass
+
+    tell(database, story)
+
+
+@pytest.mark.req("R289")
+def test_who_counts_waits_for_whoever_counts_already_and_sees_what_it_did(database: str) -> None:
+    """One is about to pass a gate of one: the next waits for its commit, and is then refused."""
+
+    async def story(keepers: Keepers) -> None:
+        await keepers.set(max_in_flight=1)
+        async with keepers.worker.transaction("take_permit") as tx:
+            assert await gates._lock(tx, GATE)
+            taken = {"key": GATE.key, "id": uuid7(), "worker": keepers.me}
+            assert await tx.tuples("gate/take_permit", requests=1, tokens=1, **taken) == [
+                (None, None)
+            ]
+            second = asyncio.create_task(keepers.take())
+            waits = "select from pg_locks where not granted"
+            await eventually_async(lambda: second.done() or bool(keepers.rows(waits)))
+        assert (await second).why == "in_flight"
 
     tell(database, story)
 
