@@ -72,7 +72,8 @@ class Gates:
         closing = closing_of(failure)
         if closing is None:
             return Counter()
-        await gates.pause_gate(self.cell, self.worker, gate, closing, failure)
+        with suppress(TryAgain):  # a paid reply is worth more than a lesson
+            await gates.pause_gate(self.cell, self.worker, gate, closing, failure)
         return Counter(rate_limited=1) if closing.is_limit else Counter()
 
     async def learn_from(self, gate: Gate, replies: Sequence[Reply]) -> bool:
