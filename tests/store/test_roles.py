@@ -34,12 +34,15 @@ dead_letter                     S            SI     S        -        -       -
 delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -
 finding                         S            SI     -        -        -       -
+gate                            -            Siu    SIU      -        -       -
+gate_now                        -            S      S        -        -       -
 history                         S            -      S        -        S       -
 job                             SI           S      S        -        -       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -
 my_rewrite                      -            -      -        S        -       -
+permit                          -            SID    S        -        -       -
 pipeline                        S            S      S        -        S       -
 preference                      SIUD         -      -        -        -       -
 queue                           SI           SIU    S        -        -       -
