@@ -23,8 +23,9 @@ from dragoman.core.job import Bury, Held, Outcome, Reason, Retry
 from dragoman.providers.base import Account, Adapter, BatchStatus, BatchView, ProviderFailed
 from dragoman.store import batches, workers
 from dragoman.work.finish import Finished, finish
-from dragoman.work.loop import Loop, Station, log, recorded_run
+from dragoman.work.loop import Station, log, recorded_run
 from dragoman.work.pipeline import LLMStage, stage_of
+from dragoman.work.schedule import Scheduled
 from dragoman.work.submission import Providers, by_job, give_back, mark
 
 _CHUNK = 200
@@ -60,18 +61,17 @@ class Results:
         return [self.replies[each] for each in ids]
 
 
-class Collector(Loop):
+class Collector(Scheduled):
     """Runs once per tick."""
 
     role = "rewrite_batch_collector"
-    is_scheduled = True
 
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
         self.providers = providers
 
     @property
-    def every_s(self) -> float:
+    def tick_s(self) -> float:
         """The cadence."""
         return self.station.profile.collector_every_s
 

@@ -37,7 +37,6 @@ class Loop(ABC):
     """A role. Production calls `run`, tests call `run_once`."""
 
     role: str
-    is_scheduled = False
 
     def __init__(self, station: Station) -> None:
         self.station = station
@@ -51,22 +50,26 @@ class Loop(ABC):
     @property
     @abstractmethod
     def every_s(self) -> float:
-        """The tick of a scheduled role, or how long another one sleeps when it found nothing."""
+        """How long it sleeps when it found nothing."""
+
+    async def turn(self) -> int:
+        """One turn of the loop; the next one comes at once unless this one found nothing."""
+        return await self.run_once()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until told to stop. A scheduled role runs once per tick, whatever is left over."""
+        """Take turns until told to stop."""
         self.stop = stop
         while not stop.is_set():
             done = await self._guarded()
             if self.station.line.lost.is_set():
                 log.error("lease_lost", role=self.role)
                 raise LeaseLost
-            if self.is_scheduled or not done:
+            if not done:
                 await self._sleep(stop)
 
     async def _guarded(self) -> int:
         try:
-            return await self.run_once()
+            return await self.turn()
         except DatabaseError as error:
             log.warning("database", role=self.role, error=str(error))
             self._give_up()
@@ -95,8 +98,7 @@ class Loop(ABC):
         )
 
     async def _sleep(self, stop: asyncio.Event) -> None:
-        jitter = 1.0 if self.is_scheduled else 0.75 + random.random() / 2  # noqa: S311 - no secret
-        pause = self.every_s * jitter
+        pause = self.every_s * (0.75 + random.random() / 2)  # noqa: S311 - no secret
         waits = [
             asyncio.ensure_future(each.wait()) for each in (stop, self.wake, self.station.line.lost)
         ]

@@ -21,8 +21,9 @@ from dragoman.providers.base import Adapter, Limits, ProviderFailed
 from dragoman.store import batches, jobs, workers
 from dragoman.work.acts import act_once, create_batch
 from dragoman.work.finish import Finished, finish
-from dragoman.work.loop import Loop, Station, log, recorded_run
+from dragoman.work.loop import Station, log, recorded_run
 from dragoman.work.pipeline import LLMStage, custom_id, stage_of
+from dragoman.work.schedule import Scheduled
 from dragoman.work.submission import Providers, Submission, give_back, new_batch
 
 
@@ -35,18 +36,17 @@ class Written:
     lines: tuple[bytes, ...]
 
 
-class Submitter(Loop):
+class Submitter(Scheduled):
     """Runs once per tick and takes at most its limit; what is left waits, and that is normal."""
 
     role = "rewrite_batch_submitter"
-    is_scheduled = True
 
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
         self.providers = providers
 
     @property
-    def every_s(self) -> float:
+    def tick_s(self) -> float:
         """The cadence."""
         return self.station.profile.submitter_every_s
 
