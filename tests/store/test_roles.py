@@ -56,6 +56,7 @@ rewrite_request                 SIu          Su     s        -        -       -
 rewrite_status                  S            -      S        S        -       -
 route                           S            S      SIU      -        -       -
 run                             -            SIU    S        -        -       -
+run_log                         -            -      S        -        -       -
 schedule                        -            Siu    Su       -        -       -
 stage_result                    -            SI     S        -        -       -
 standing                        SI           SU     su       -        -       -

@@ -23,7 +23,7 @@ from dragoman.core.job import Bury, Held, Outcome, Reason, Retry
 from dragoman.providers.base import Account, Adapter, BatchStatus, BatchView, ProviderFailed
 from dragoman.store import batches, workers
 from dragoman.work.finish import Finished, finish
-from dragoman.work.loop import Station, log, recorded_run
+from dragoman.work.loop import Record, Station, capacity, log, recorded_run
 from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.schedule import Scheduled
 from dragoman.work.submission import Providers, by_job, give_back, mark
@@ -87,24 +87,29 @@ class Collector(Scheduled):
             )
             return 0
         station.line.fence()
-        async with recorded_run(station, self.role) as counts:
-            counts.update(await self._settle_doubts())
+        async with recorded_run(station, self.role) as record:
+            await self._settle_doubts(record)
             for batch in await batches.find_open(station.cell):
-                counts.update(await self._look_at(batch))
+                record.add(batch.provider, batch.model, await self._look_at(batch))
             await self._delete_files()
-        return counts.total()
+        return record.counts.total()
 
-    async def _settle_doubts(self) -> Counter[str]:
-        station, counts = self.station, Counter[str]()
+    async def _settle_doubts(self, record: Record) -> None:
+        station = self.station
         await batches.doubt_overdue(station.cell)
         for batch in await batches.find_never_started(station.cell):
             ours = await batches.take_over(station.cell, batch, station.line.worker)
             if ours is not None:
-                counts += await give_back(
-                    station.cell, station.line.worker, station.pipelines, ours, "never_started"
+                record.add(
+                    batch.provider, batch.model, await self._give_back(ours, "never_started")
                 )
         for batch in await batches.find_doubtful(station.cell, station.profile.settle_s):
-            counts += await self._ask_about(batch)
+            record.add(batch.provider, batch.model, await self._ask_about(batch))
+
+    async def _give_back(self, batch: batches.Batch, code: str) -> Counter[str]:
+        station = self.station
+        counts = await give_back(station.cell, station.line.worker, station.pipelines, batch, code)
+        counts["claimed"] = counts.total()
         return counts
 
     async def _ask_about(self, batch: batches.Batch) -> Counter[str]:
@@ -119,21 +124,19 @@ class Collector(Scheduled):
         except ProviderFailed as failed:
             await batches.record_asked(station.cell, batch)
             await self._alert("submit_unknown", batch, "act", code=failed.failure.code)
-            return Counter()
+            return capacity(failed.failure)
         if found:
             return await self._adopt(batch, found)
         if await batches.record_absence(station.cell, batch) < _ABSENCES:
             return Counter()
-        return await give_back(
-            station.cell, station.line.worker, station.pipelines, batch, "provably_absent"
-        )
+        return await self._give_back(batch, "provably_absent")
 
     async def _adopt(self, batch: batches.Batch, found: Sequence[BatchView]) -> Counter[str]:
         station, oldest = self.station, found[0]
         if len(found) > 1:
             await self._alert("batch_created_twice", batch, "page", times=len(found))
         try:
-            await mark(
+            counts = await mark(
                 station.cell,
                 station.line.worker,
                 batch,
@@ -144,7 +147,7 @@ class Collector(Scheduled):
         except LeaseLost:  # somebody else has settled this doubt meanwhile
             return Counter(lost=1)
         log.info("adopted", batch=str(batch.id), theirs=oldest.provider_batch_id)
-        return Counter(adopted=1)
+        return counts + Counter(claimed=counts.total(), adopted=1)
 
     async def _look_at(self, batch: batches.Batch) -> Counter[str]:
         station, (adapter, account) = self.station, self._at(batch)
@@ -157,7 +160,7 @@ class Collector(Scheduled):
             results = await self._download(batch, view, adapter, account)
         except ProviderFailed as failed:
             await self._unreachable(batch, failed.failure)
-            return Counter(unreachable=1)
+            return Counter(unreachable=1) + capacity(failed.failure)
         counts = await self._take_in(batch, view, results)
         await batches.close_batch(station.cell, batch)
         return counts
@@ -219,7 +222,7 @@ class Collector(Scheduled):
             _finished(batch, group, absorb(stage, group[0].job, given, replies))
             for group, replies in answered
         ]
-        return await finish(station.cell, station.line.worker, station.pipelines, finished)
+        return await self._finish(finished)
 
     async def _take_silent(
         self, batch: batches.Batch, view: BatchView, silent: Sequence[list[batches.OpenItem]]
@@ -230,7 +233,16 @@ class Collector(Scheduled):
                 return Counter(looked_for_again=len(silent))
             await self._alert("batch_item_count_mismatch", batch, "act", missing=len(silent))
         finished = [_finished(batch, group, _silent(view, group)) for group in silent]
-        return await finish(station.cell, station.line.worker, station.pipelines, finished)
+        return await self._finish(finished)
+
+    async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
+        station = self.station
+        counts = await finish(station.cell, station.line.worker, station.pipelines, finished)
+        for one in finished:
+            if isinstance(one.outcome, Retry):
+                counts += capacity(one.outcome.failure)
+        counts["claimed"] = len(finished)
+        return counts
 
     async def _unreachable(self, batch: batches.Batch, failure: Failure) -> None:
         log.warning("provider", role=self.role, batch=str(batch.id), code=failure.code)

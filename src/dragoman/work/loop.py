@@ -6,13 +6,14 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
 from dragoman.core.errors import DatabaseError, DragomanError, LeaseLost
+from dragoman.core.failure import Failure
 from dragoman.core.frames import frames
 from dragoman.core.profile import Profile
 from dragoman.store import workers
@@ -108,12 +109,31 @@ class Loop(ABC):
         self.wake.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a run tells of itself: where each job it took went, and whose model makes them."""
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+    models: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, provider: str, model: str, counts: Mapping[str, int]) -> None:
+        """Count what became of jobs of one provider's model."""
+        self.counts.update(counts)
+        self.models[f"{provider}/{model}"] += counts.get("claimed", 0)
+
+
+def capacity(failure: Failure | None) -> Counter[str]:
+    """One more, if a provider had no room for us."""
+    return Counter(capacity_errors=1) if failure and failure.is_capacity else Counter()
+
+
 @asynccontextmanager
-async def recorded_run(station: Station, role: str) -> AsyncGenerator[Counter[str]]:
+async def recorded_run(station: Station, role: str) -> AsyncGenerator[Record]:
     """The record of one bounded run, begun before its work; one that was cut short stays open."""
-    profile, counts = station.profile, Counter[str]()
+    profile, record = station.profile, Record()
     run = await workers.open_run(
         station.cell, role, station.line.worker, profile.max_jobs_per_run, profile.max_runtime_s
     )
-    yield counts
-    await workers.close_run(station.cell, run, counts)
+    yield record
+    await workers.close_run(station.cell, run, record.counts, record.models)
+    log.info("run", role=role, run=str(run), **record.counts, models=dict(record.models))

@@ -21,7 +21,7 @@ from dragoman.providers.base import Adapter, Limits, ProviderFailed
 from dragoman.store import batches, jobs, workers
 from dragoman.work.acts import act_once, create_batch
 from dragoman.work.finish import Finished, finish
-from dragoman.work.loop import Station, log, recorded_run
+from dragoman.work.loop import Station, capacity, log, recorded_run
 from dragoman.work.pipeline import LLMStage, custom_id, stage_of
 from dragoman.work.schedule import Scheduled
 from dragoman.work.submission import Providers, Submission, give_back, new_batch
@@ -64,13 +64,18 @@ class Submitter(Scheduled):
             )
             return 0
         station.line.fence()
-        async with recorded_run(station, self.role) as counts:
+        async with recorded_run(station, self.role) as record:
             most = station.profile.max_jobs_per_run
             held = await jobs.claim_jobs(station.cell, station.line.worker, keys, most)
-            counts["claimed"] = len(held)
             deadline = self._deadline()
             for group in groups(held):
-                counts.update(await self._submit_group(group, deadline))
+                counts = await self._submit_group(group, deadline)
+                routing = group[0].routing
+                record.add(
+                    str(routing["provider"]),
+                    str(routing["model"]),
+                    {**counts, "claimed": len(group)},
+                )
         return len(held)
 
     def _deadline(self) -> float:
@@ -112,8 +117,10 @@ class Submitter(Scheduled):
         batch = new_batch(first, secrets.token_hex(16), BatchId(uuid7()), Token(uuid7()))
         items = list(_items(parcel))
         taken = await batches.record_batch(station.cell, station.line.worker, batch, items)
+        ours = {item.job_id for item in items if item.item_index in taken}
+        lost = Counter(lost=len(parcel) - len(ours))
         if not taken:
-            return Counter(lost=len(parcel))
+            return lost
         every = [line for each in parcel for line in each.lines]
         lines = [line for index, line in enumerate(every) if index in taken]
         account = self.providers.account(batch.account, batch.base_url)
@@ -122,7 +129,7 @@ class Submitter(Scheduled):
                 "submit.upload", adapter.upload(account, batch.nonce, lines)
             )
         except ProviderFailed as failed:
-            return await give_back(
+            given = await give_back(
                 station.cell,
                 station.line.worker,
                 station.pipelines,
@@ -130,6 +137,7 @@ class Submitter(Scheduled):
                 f"upload_{failed.failure.code}",
                 failed.failure.retry_after_s,
             )
+            return lost + given + capacity(failed.failure)
         book = Submission(
             station.cell,
             station.line.worker,
@@ -138,6 +146,7 @@ class Submitter(Scheduled):
             file_id,
             hashlib.sha256(b"".join(lines)).digest(),
             sum(map(len, lines)),
+            lost,
         )
         act = create_batch(
             adapter, account, file_id, batch.nonce, station.profile.create_deadline_s
@@ -149,12 +158,12 @@ class Submitter(Scheduled):
         match answer:
             case Happened(evidence_id=theirs):
                 log.info("submitted", batch=str(batch.id), theirs=theirs, items=len(lines))
-                return Counter(submitted=len(parcel))
             case Doubt(failure=failure):
                 log.warning("submit_unknown", batch=str(batch.id), code=failure.code)
-                return Counter(submitted=len(parcel))
+                book.counts.update(submitted=len(ours), in_doubt=len(ours))
             case _:
-                return Counter(requeued=len(parcel))
+                pass
+        return book.counts
 
     async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
         station = self.station
