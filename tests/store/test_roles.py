@@ -26,7 +26,7 @@ alert                           SIu          SIU    SIU      -        -       -
 attempt                         -            -      S        -        S       -
 batch                           -            SIU    S        -        -       -
 batch_item                      -            SIU    S        -        -       -
-cell                            S            S      S        -        S       -
+cell                            S            S      Su       -        S       -
 chain_head                      -            -      S        -        S       -
 change                          -            SI     SI       -        S       -
 change_history                  -            -      S        -        S       -

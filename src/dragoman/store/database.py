@@ -56,6 +56,14 @@ class OpenQueue:
     model: str
 
 
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """How jobs come in: the distance that a home's jobs keep, or None for by age; and a bound."""
+
+    fair_every_s: float | None
+    max_waiting_per_home: int
+
+
 @dataclass(slots=True)
 class Cell:
     """One schema of one database: what every store function takes first."""
@@ -64,6 +72,7 @@ class Cell:
     pool: AsyncConnectionPool[AsyncConnection]
     shapes: dict[str, Shape] = field(default_factory=dict[str, Shape])
     queues: dict[int, OpenQueue] = field(default_factory=dict[int, OpenQueue])
+    intake: Intake | None = None
 
     def rows(self, shape: str, rows: Sequence[Row]) -> Rows:
         """Rows of a composite type of this cell, ready to be bound."""

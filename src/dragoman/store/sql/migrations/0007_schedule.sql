@@ -34,3 +34,10 @@ select id as run_id, role, worker_id, started_at, finished_at, max_jobs_per_run,
        models, skipped
   from run;
 grant select on run_log to dragoman_operator;
+
+-- How jobs come in: fair_every_s is the distance that a home's jobs keep, null is by age; and how many of a home may wait.
+alter table cell add column fair_every_s float8 check (fair_every_s > 0 and fair_every_s < 1e9);
+alter table cell add column max_waiting_per_home int not null default 10000 check (max_waiting_per_home > 0);
+grant update (fair_every_s, max_waiting_per_home) on cell to dragoman_operator;
+alter type new_job add attribute sort_at timestamptz;
+create index standing_home on standing (home_id, sort_at) where state = 'queued';
