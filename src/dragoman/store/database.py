@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor
-from psycopg.rows import class_row, dict_row, tuple_row
+from psycopg.rows import AsyncRowFactory, class_row, dict_row, tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from dragoman.core import ports
@@ -109,17 +109,21 @@ class Tx:
     cell: Cell
     connection: AsyncConnection
 
+    def cursor(self, row_factory: AsyncRowFactory[Any]) -> AsyncCursor[Any]:
+        """What every statement of this transaction goes through. Any: rows of each kind."""
+        return self.connection.cursor(row_factory=row_factory, binary=True)
+
     async def run(
         self, name: str, /, _package: str = "dragoman.store", **params: object
     ) -> AsyncCursor[Any]:
         """Run a statement by its file's name."""
-        return await self.connection.execute(statement(name, _package), params)
+        return await self.cursor(tuple_row).execute(statement(name, _package), params)
 
     async def fetch(
         self, kind: type[T], name: str, /, _package: str = "dragoman.store", **params: object
     ) -> list[T]:
         """Rows as frozen values: the columns returned are the fields of `kind`."""
-        async with self.connection.cursor(row_factory=class_row(kind), binary=True) as cursor:
+        async with self.cursor(class_row(kind)) as cursor:
             await cursor.execute(statement(name, _package), params)
             return await cursor.fetchall()
 
@@ -127,7 +131,7 @@ class Tx:
         self, name: str, /, _package: str = "dragoman.store", **params: object
     ) -> list[Row]:
         """Rows as tuples, for the hot loop."""
-        async with self.connection.cursor(row_factory=tuple_row, binary=True) as cursor:
+        async with self.cursor(tuple_row) as cursor:
             await cursor.execute(statement(name, _package), params)
             return await cursor.fetchall()
 
@@ -135,7 +139,7 @@ class Tx:
         self, name: str, /, _package: str = "dragoman.store", **params: object
     ) -> list[dict[str, Any]]:
         """Rows as dictionaries, for pages and reports."""
-        async with self.connection.cursor(row_factory=dict_row, binary=True) as cursor:
+        async with self.cursor(dict_row) as cursor:
             await cursor.execute(statement(name, _package), params)
             return await cursor.fetchall()
 
@@ -237,5 +241,5 @@ async def open_cell(
             await pool.wait(timeout=15.0)
             cell = Cell(name, pool)
             async with pool.connection() as connection:
-                cell.shapes.update(await read_shapes(connection))
+                cell.shapes.update(await read_shapes(connection.cursor()))
         yield cell

@@ -129,6 +129,20 @@ async def enqueue_jobs(tx: Tx, actor: UUID, jobs: Sequence[NewJob]) -> set[JobId
     return {JobId(row[0]) for row in new}
 
 
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The job that stands for a unit which was asked for, and whether it was asked otherwise."""
+
+    asked_id: JobId
+    id: JobId
+    differs: bool
+
+
+async def read_units(tx: Tx, jobs: Sequence[NewJob]) -> list[Unit]:
+    """The jobs that stand for the units of these intents."""
+    return await tx.fetch(Unit, "job/read_units", jobs=tx.cell.values("new_job", jobs))
+
+
 async def claim_jobs(
     cell: Cell, worker: UUID, keys: Sequence[int], most: int, *, share: int | None = None
 ) -> list[Held]:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import orjson
-from psycopg import AsyncConnection, adapt, pq
+from psycopg import AsyncCursor, adapt, pq
 from psycopg.abc import DumperKey
 
 if TYPE_CHECKING:
@@ -185,11 +185,11 @@ select t.typname, t.oid, t.typarray, a.atttypid, coalesce(e.typname, '') as base
 """
 
 
-async def read_shapes(connection: AsyncConnection) -> dict[str, Shape]:
+async def read_shapes(cursor: AsyncCursor[Row]) -> dict[str, Shape]:
     """The composite types of the current schema, by name."""
     columns: dict[str, list[tuple[int, Encode]]] = {}
     oids: dict[str, tuple[int, int]] = {}
-    cursor = await connection.execute(_SHAPES)
+    await cursor.execute(_SHAPES)
     for name, oid, array_oid, column_oid, base, kind in await cursor.fetchall():
         oids[name] = (oid, array_oid)
         encode = _text if kind == "e" else ENCODERS[base]
