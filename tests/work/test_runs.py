@@ -7,13 +7,14 @@ import json
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
+from dragoman.core import ports
 from dragoman.core.errors import BadSetting, DataRefused
 from dragoman.core.ids import JobId, uuid7
 from dragoman.core.profile import DEFAULT, Profile
@@ -369,3 +370,41 @@ def test_a_final_job_records_how_it_got_there(database: str) -> None:
     for _, _, routing, *_ in told:
         assert {"provider", "model", "adapter_kind", "prompt_version"} <= routing.keys()
         assert "text" not in json.dumps(routing)
+
+
+@pytest.mark.req("R249")
+def test_a_run_stops_at_its_time_and_gives_the_rest_back(database: str) -> None:
+    """Two groups, and the time is up after the first: the second waits, without an attempt."""
+    moved = [0.0]
+
+    async def scenario() -> dict[str, Any]:
+        async with hall_of(database, 2) as hall:
+            providers = cast("stand.Providers", hall.submitter.providers)
+            async with stand.orchestrator_of(database, providers) as orchestrator:
+                await stand.submit(orchestrator, [("en", "es")] * 2)
+            began = ports.monotonic()
+            create = providers.adapter("openai_responses").create
+
+            async def and_take_long(*given: Any) -> Any:
+                answer = await create(*given)
+                moved[0] = PACE.max_runtime_s + 1
+                hall.station.line.acknowledged += moved[0]
+                return answer
+
+            providers.adapter("openai_responses").create = and_take_long  # type: ignore[method-assign]
+            ports.install_clock(lambda: began + moved[0])
+            try:
+                return await hall.submit()
+            finally:
+                ports.install_clock(None)
+
+    told = asyncio.run(scenario())
+    assert (told["submitted_count"], told["deferred_count"]) == (2, 2)
+    rows = stand.rows(
+        database,
+        "select state::text, stage_attempts, attempt_count, last_failure, not_before_at > clock()"
+        " from standing where state <> 'batch_submitted'",
+    )
+    assert rows == [("queued", 0, 0, None, True)] * 2
+    reasons = "select distinct reason from history where kind = 'deferred'"
+    assert stand.rows(database, reasons) == [("runtime_limit",)]
