@@ -119,7 +119,8 @@ class Record:
     def add(self, provider: str, model: str, counts: Mapping[str, int]) -> None:
         """Count what became of jobs of one provider's model."""
         self.counts.update(counts)
-        self.models[f"{provider}/{model}"] += counts.get("claimed", 0)
+        if claimed := counts.get("claimed"):
+            self.models[f"{provider}/{model}"] += claimed
 
 
 def capacity(failure: Failure | None) -> Counter[str]:
