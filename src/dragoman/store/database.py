@@ -25,14 +25,12 @@ from dragoman.core.errors import (
     TryAgain,
 )
 from dragoman.store.pack import (
-    Longs,
-    LongsDumper,
     Row,
     Rows,
-    RowsDumper,
     Shape,
     columns,
     read_shapes,
+    register_dumpers,
 )
 
 if TYPE_CHECKING:
@@ -238,8 +236,7 @@ async def open_cell(
     proven: WeakKeyDictionary[AsyncConnection, float] = WeakKeyDictionary()
 
     async def configure(connection: AsyncConnection) -> None:
-        connection.adapters.register_dumper(Rows, RowsDumper)
-        connection.adapters.register_dumper(Longs, LongsDumper)
+        register_dumpers(connection.adapters)
         # From the first call on: an unprepared statement is planned for the values it is given,
         # and for a thousand of them the planner would rather read the whole hot table.
         connection.prepare_threshold = 0

@@ -19,14 +19,14 @@ from psycopg_pool import AsyncConnectionPool
 
 from dragoman.core.errors import Refused
 from dragoman.store.database import Cell, Tx, mapped
-from dragoman.store.pack import Rows, RowsDumper, read_shapes
+from dragoman.store.pack import read_shapes, register_dumpers
 
 _IDLE = pq.TransactionStatus.IDLE
 
 Connection = AsyncConnection[Any]  # Any: their own kind of row
 
 _ADAPTERS = adapt.AdaptersMap(psycopg.adapters)
-_ADAPTERS.register_dumper(Rows, RowsDumper)
+register_dumpers(_ADAPTERS)
 
 # What the schema's types are called is read once in the life of a connection. Nothing that we write
 # is remembered: their transaction may still be rolled back.

@@ -218,6 +218,13 @@ _SIZES: dict[Encode, int] = {
     ENCODERS[name]: size for name, size in (("uuid", 16), ("int2", 2), ("int4", 4), ("int8", 8))
 }
 
+
+def register_dumpers(adapters: adapt.AdaptersMap) -> None:
+    """Teach a connection, or a cursor, how rows and numbers are sent."""
+    adapters.register_dumper(Rows, RowsDumper)
+    adapters.register_dumper(Longs, LongsDumper)
+
+
 _SHAPES = """
 select t.typname, t.oid, t.typarray, a.atttypid, coalesce(e.typname, '') as base, e.typtype
   from pg_type t
