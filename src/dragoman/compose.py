@@ -25,7 +25,9 @@ from dragoman.rewrite.contracts import PROMPT_VERSION
 from dragoman.rewrite.stage import rewrite_pipeline
 from dragoman.rewrite.words import RewriteStrength, Surface
 from dragoman.settings import Settings, read_secret
-from dragoman.store.database import Cell
+from dragoman.store.database import Cell, Intake
+from dragoman.store.intake import set_intake
+from dragoman.store.workers import know_actor
 from dragoman.work.pipeline import Pipelines
 
 _KNOWN_URLS = {"openai": "https://api.openai.com/v1"}
@@ -165,6 +167,17 @@ async def write_routes(cell: Cell, settings: Settings) -> int:
                     )
                     count += 1
     return count
+
+
+async def write_intake(cell: Cell, settings: Settings) -> bool:
+    """In which order jobs come in, and how many of a home may wait; whether that is a change.
+
+    With `fair` a home has its place in every run: its jobs stand one tick of the submitter apart.
+    """
+    every_s = settings.pace.submitter_every_s if settings.order == "fair" else None
+    async with cell.transaction("write_intake") as tx:
+        actor = await know_actor(tx, "operator", "settings")
+        return await set_intake(tx, actor, Intake(every_s, settings.max_waiting_per_home))
 
 
 def review_routing(settings: Settings) -> JSONObject:

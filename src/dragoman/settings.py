@@ -71,6 +71,8 @@ class Settings(Section):
     database: str = "embedded"
     cell: str = Field(default="main", pattern="^[a-z][a-z0-9_-]{0,31}$")
     profile: str = "demo"
+    order: str = Field(default="created_at_asc", pattern="^(created_at_asc|fair)$")
+    max_waiting_per_home: int = Field(default=10_000, gt=0, le=1_000_000)
     provider: ProviderSettings = ProviderSettings()
     mail: MailSettings = MailSettings()
     review: ReviewSettings = ReviewSettings()

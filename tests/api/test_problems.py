@@ -18,6 +18,7 @@ EXPECTED = {
     errors.BadJSON: 400,
     errors.BadSetting: 422,
     errors.Conflict: 409,
+    errors.QueueFull: 429,
     errors.Refused: 403,
     errors.NotFound: 404,
     errors.TryAgain: 503,
@@ -54,7 +55,7 @@ def test_each_error_has_its_status(broken: Door, kind: type[errors.DragomanError
     assert (reply.status, reply.json["status"]) == (EXPECTED[kind], EXPECTED[kind])
     assert reply.headers["content-type"] == "application/problem+json"
     assert set(reply.json) == {"type", "title", "status", "detail", "code"}
-    assert ("retry-after" in reply.headers) == (reply.status == 503)
+    assert ("retry-after" in reply.headers) == (reply.status in {429, 503})
 
 
 def test_nothing_of_an_unknown_error_is_told_or_logged(broken: Door) -> None:

@@ -234,3 +234,21 @@ def test_a_member_is_written_as_sent(door: Door, database: str) -> None:
     assert stand.rows(database, query, user) == [("housemate", None)]
     left = stand.rows(database, "select count(*) from preference where user_id = %s", user)
     assert left == [(0,)]
+
+
+def test_a_home_with_too_many_waiting_is_told_to_come_back(fresh: str, tmp_path: Path) -> None:
+    """429, and nothing is stored; what was taken before is still answered."""
+    asyncio.run(stand.add_routes(fresh))
+    with stand.owner(fresh) as connection:
+        connection.execute("update cell set max_waiting_per_home = 1")
+    with Sandbox() as sandbox, Door(tmp_path, fresh, classify=asking(sandbox)) as door:
+        home = move_in(fresh)
+        first, second = complaint(home), complaint(home)
+        first["rewrite_request_id"] = str(uuid4())
+        assert door.post(first).status == 202
+        refused = door.post(second)
+        assert (refused.status, refused.json["code"]) == (429, "queue_full")
+        assert refused.headers["retry-after"] == "60"
+        assert CANARY not in str(refused.json)
+        assert door.post(first).status in {200, 202}
+    assert stand.rows(fresh, "select count(*) from rewrite_request") == [(1,)]

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from dragoman.core.errors import BadInput, Conflict, Refused
+from dragoman.core.errors import BadInput, Conflict, QueueFull, Refused
 from dragoman.review import store
 from dragoman.review.source import Changelist
 from tests.reviews import ANN, BOB, Desk, refusal, shop, tell
@@ -162,3 +162,18 @@ def hold_both(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         return found
 
     monkeypatch.setattr(store, name, look)
+
+
+def test_a_home_with_too_many_waiting_enqueues_no_review() -> None:
+    """Refused by type, and nothing is written; the key of the one that waits still answers."""
+
+    async def story(desk: Desk) -> None:
+        desk.rows("update cell set max_waiting_per_home = 1 returning name")
+        first = await desk.enqueue("one")
+        before = written(desk)
+        with pytest.raises(QueueFull):
+            await desk.enqueue("two", version=2, is_rerun=True)
+        assert (await desk.enqueue("one")).job_id == first.job_id
+        assert written(desk) == before
+
+    tell(story)

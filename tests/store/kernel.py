@@ -203,7 +203,7 @@ async def mark(crew: Crew, batch: NewBatch, *held: Held, theirs: str | None = No
     """Write the provider's id on a batch and these jobs."""
     going = [Sending(one.id, one.token, b"{}") for one in held]
     name = theirs or f"theirs-{batch.nonce}"
-    return await batches.record_submitted(
+    moved = await batches.record_submitted(
         crew.worker,
         crew.actor,
         batch,
@@ -212,6 +212,7 @@ async def mark(crew: Crew, batch: NewBatch, *held: Held, theirs: str | None = No
         status="validating",
         reason=Reason.NONE,
     )
+    return moved is not None
 
 
 async def submitted(crew: Crew, *held: Held) -> NewBatch:

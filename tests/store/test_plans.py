@@ -21,6 +21,7 @@ TYPES = {
     "id": "uuid",
     "token": "uuid",
     "ids": "uuid[]",
+    "homes": "uuid[]",
     "kind": "int2",
     "reason": "int2",
 }
@@ -74,6 +75,8 @@ analyze;
 HOT = {
     "job/promote_due": {"standing_due", "standing_pkey"},
     "job/claim_jobs": {"standing_ready", "standing_pkey"},
+    "intake/count_waiting": {"standing_home"},
+    "intake/last_waiting": {"standing_home"},
     "job/count_due": {"standing_ready", "standing_due"},
     "job/move_jobs": {"standing_pkey"},
     "job/begin_calls": {"standing_pkey"},

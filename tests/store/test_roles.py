@@ -26,7 +26,7 @@ alert                           SIu          SIU    SIU      -        -       -
 attempt                         -            -      S        -        S       -
 batch                           -            SIU    S        -        -       -
 batch_item                      -            SIU    S        -        -       -
-cell                            S            S      S        -        S       -
+cell                            S            S      Su       -        S       -
 chain_head                      -            -      S        -        S       -
 change                          -            SI     SI       -        S       -
 change_history                  -            -      S        -        S       -
@@ -60,6 +60,8 @@ rewrite_request                 SIu          Su     s        -        -       -
 rewrite_status                  S            -      S        -        -       -
 route                           S            S      SIU      -        -       -
 run                             -            SIU    S        -        -       -
+run_log                         -            -      S        -        -       -
+schedule                        -            Siu    Su       -        -       -
 stage_result                    -            SI     S        -        -       -
 standing                        SI           SU     su       -        -       -
 tombstone                       -            Su     Su       -        S       -

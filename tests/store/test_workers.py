@@ -111,18 +111,18 @@ def test_a_run_and_a_skip_are_rows(database: str) -> None:
     async def scenario() -> None:
         async with crew_of(database) as crew:
             run = await workers.open_run(crew.worker, "submitter", crew.actor, 25, 240)
-            await workers.close_run(crew.worker, run, {"claimed": 3})
-            await workers.close_run(crew.worker, run, {"claimed": 99})
+            await workers.close_run(crew.worker, run, {"claimed": 3}, {"p/m": 3})
+            await workers.close_run(crew.worker, run, {"claimed": 99}, {})
             await workers.skip_run(crew.worker, "submitter", crew.actor, "skipped: nothing")
 
     asyncio.run(scenario())
     assert stand.rows(
         database,
-        "select role, max_jobs_per_run, max_runtime_s, counts, skipped, finished_at >= started_at"
-        " from run order by started_at",
+        "select role, max_jobs_per_run, max_runtime_s, counts, models, skipped,"
+        " finished_at >= started_at from run order by started_at",
     ) == [
-        ("submitter", 25, 240, {"claimed": 3}, None, True),
-        ("submitter", None, None, {}, "skipped: nothing", True),
+        ("submitter", 25, 240, {"claimed": 3}, {"p/m": 3}, None, True),
+        ("submitter", None, None, {}, {}, "skipped: nothing", True),
     ]
 
 

@@ -139,7 +139,7 @@ def test_a_429_at_a_submission_closes_the_gate_and_is_counted(on: str) -> None:
         one_by_one(database, sandbox)
         assert requests(sandbox, on) == 1
         [(_, counts)] = runs(database)
-        assert counts["rate_limited"] == 1
+        assert counts["capacity_errors"] == 1
         assert sorted(queued(database)) == [
             ("queued", 0, 0, "gate_closed"),
             ("queued", 0, 0, "gate_closed"),
@@ -197,7 +197,7 @@ def test_a_collector_that_polls_too_fast_stops_polling() -> None:
         sandbox.fault({"on": "poll", "do": "status", "status": 429, "retry_after": 60})
         rig.collect_once(database, sandbox)
         assert requests(sandbox, "poll") == 1
-        assert runs(database)[-1][1] == {"rate_limited": 1, "unreachable": 1, "put_off": 2}
+        assert runs(database)[-1][1] == {"capacity_errors": 1, "unreachable": 1, "put_off": 2}
         rig.collect_once(database, sandbox)
         assert requests(sandbox, "poll") == 1
         stand.move_clock(database, 61)

@@ -56,12 +56,6 @@ class Role(Loop):
         return step
 
 
-class Scheduled(Role):
-    """A role with a tick."""
-
-    is_scheduled = True
-
-
 def run(role: Role) -> None:
     """Run it to its end; hanging is a failure."""
     asyncio.run(asyncio.wait_for(role.run(role.stop), 10))
@@ -86,29 +80,11 @@ def test_it_goes_on_while_there_is_work_and_sleeps_only_on_nothing() -> None:
     assert role.runs == 4
 
 
-def test_a_scheduled_role_waits_for_its_tick_whatever_is_left() -> None:
-    """Work was found, and still the second run comes no sooner than the tick."""
-
-    async def story() -> None:
-        role = Scheduled(25, 25, 25)
-        running = asyncio.create_task(role.run(role.stop))
-        await eventually_async(lambda: role.runs == 1)
-        await eventually_async(lambda: len(asyncio.all_tasks()) > 2)
-        assert role.runs == 1
-        role.wake.set()
-        await eventually_async(lambda: role.runs == 2)
-        role.stop.set()
-        await asyncio.wait_for(running, 10)
-        assert role.runs == 2
-
-    asyncio.run(story())
-
-
-def test_a_tick_passes_by_itself() -> None:
-    """A scheduled role runs again after its tick; another one after its sleep, with jitter."""
-    for role in (Scheduled(1, 1, 1, every_s=0.01), Role(0, 0, 0, every_s=0.01)):
-        run(role)
-        assert role.runs == 3
+def test_sleep_ends_by_itself() -> None:
+    """A role that found nothing looks again after its sleep."""
+    role = Role(0, 0, 0, every_s=0.01)
+    run(role)
+    assert role.runs == 3
 
 
 @pytest.mark.parametrize("signal", ["stop", "wake", "lost"])
@@ -177,7 +153,7 @@ def test_an_unknown_error_pages_somebody_without_a_word_of_its_message(
     assert role.runs == 1
 
 
-def test_sleep_is_jittered_around_its_length_but_a_tick_is_exact(
+def test_sleep_is_jittered_around_its_length(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Between three and five quarters, so that workers started together drift apart."""
@@ -187,11 +163,10 @@ def test_sleep_is_jittered_around_its_length_but_a_tick_is_exact(
         slept.append(how["timeout"])
 
     monkeypatch.setattr(loop.asyncio, "wait", wait)
-    for kind in (Role, Scheduled):
-        for draw in (0.0, 1.0):
-            monkeypatch.setattr(loop.random, "random", lambda draw=draw: draw)
-            run(kind(0, 0, every_s=8))
-    assert slept == [6, 6, 10, 10, 8, 8, 8, 8]
+    for draw in (0.0, 1.0):
+        monkeypatch.setattr(loop.random, "random", lambda draw=draw: draw)
+        run(Role(0, 0, every_s=8))
+    assert slept == [6, 6, 10, 10]
 
 
 # The fence that every role asks.

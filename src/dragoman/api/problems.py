@@ -19,6 +19,7 @@ from dragoman.core.errors import (
     DatabaseError,
     DragomanError,
     NotFound,
+    QueueFull,
     Refused,
     TryAgain,
 )
@@ -74,6 +75,7 @@ PROBLEMS: tuple[tuple[type[DragomanError], Problem], ...] = (
     (BadJSON, Problem(400, "bad_json", "The body is not strict JSON")),
     (BadInput, Problem(422, "bad_input", "The input is not acceptable")),
     (Conflict, Problem(409, "conflict", "The key was used for something else")),
+    (QueueFull, Problem(429, "queue_full", "Too many jobs of this home wait", 60)),
     (Refused, Problem(403, "refused", "The state or the role does not allow this")),
     (NotFound, Problem(404, "not_found", "There is no such thing")),
     (RewriteFailed, Problem(500, "rewrite_failed", "The rewrite failed")),

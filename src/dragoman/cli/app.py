@@ -13,7 +13,7 @@ from uuid import UUID
 
 import typer
 
-from dragoman.core.errors import DragomanError
+from dragoman.core.errors import BadInput, DragomanError
 
 app = typer.Typer(
     name="dragoman",
@@ -30,10 +30,12 @@ gate = typer.Typer(
     help="What a call to a model must pass: budgets, and pauses with a reason.",
     no_args_is_help=True,
 )
+schedule = typer.Typer(help="When submitter and collector run.", no_args_is_help=True)
 db = typer.Typer(help="The embedded database.", no_args_is_help=True)
 app.add_typer(rewrite, name="rewrite")
 app.add_typer(review, name="review")
 app.add_typer(gate, name="gate")
+app.add_typer(schedule, name="schedule")
 app.add_typer(db, name="db")
 
 
@@ -90,13 +92,23 @@ def up() -> None:
 @app.command("run")
 def run_role(
     role: Annotated[
-        str, typer.Argument(help="submitter, collector, worker, relay, sweeper or door")
+        str, typer.Argument(help="submitter, collector, worker, relay, sweeper or door; or: now")
     ],
+    which: Annotated[
+        str | None, typer.Argument(help="After now: submitter or collector.", show_default=False)
+    ] = None,
 ) -> None:
-    """Run one role in this process; `up` starts each of them like this."""
+    """Run one role in this process, as `up` does; or, with now, have a scheduled one run now."""
+    if role == "now":
+        from dragoman.cli.schedule import run_now  # noqa: PLC0415 - see main
+
+        _do(run_now(which or ""))
+        return
     from dragoman.cli.roles import run_until_stopped  # noqa: PLC0415 - see main
     from dragoman.settings import read_settings  # noqa: PLC0415 - see main
 
+    if which is not None:
+        raise BadInput("only now takes another word: dragoman run now submitter")
     raise typer.Exit(run_until_stopped(read_settings(), role))
 
 
@@ -251,6 +263,44 @@ def gate_open(provider: str, account: str, model: str) -> None:
     from dragoman.cli.gate import open_gate  # noqa: PLC0415 - see main
 
     _do(open_gate((provider, account, model)))
+
+
+_Scheduled = Annotated[str, typer.Argument(metavar="ROLE", help="submitter or collector")]
+
+
+@schedule.command("list")
+def schedule_list() -> None:
+    """When each scheduled role ran, and when it runs next."""
+    from dragoman.cli.schedule import show_schedules  # noqa: PLC0415 - see main
+
+    _do(show_schedules())
+
+
+@schedule.command("set")
+def schedule_set(
+    role: _Scheduled,
+    every: Annotated[str, typer.Option(help="The time between two runs: 90s, 15m, 2h.")],
+) -> None:
+    """Let a role run at another pace than its profile's, from now on."""
+    from dragoman.cli.schedule import set_schedule  # noqa: PLC0415 - see main
+
+    _do(set_schedule(role, every))
+
+
+@schedule.command("pause")
+def schedule_pause(role: _Scheduled) -> None:
+    """Let a role take no tick until it is resumed; `run now` still works."""
+    from dragoman.cli.schedule import pause_schedule  # noqa: PLC0415 - see main
+
+    _do(pause_schedule(role))
+
+
+@schedule.command("resume")
+def schedule_resume(role: _Scheduled) -> None:
+    """Let a role take its ticks again; those that it missed count as one."""
+    from dragoman.cli.schedule import resume_schedule  # noqa: PLC0415 - see main
+
+    _do(resume_schedule(role))
 
 
 @db.command("status")

@@ -29,6 +29,7 @@ from dragoman.compose import (
     provider_url,
     sandbox_file,
     wired,
+    write_intake,
     write_routes,
 )
 from dragoman.core.errors import BadSetting, DragomanError
@@ -280,6 +281,7 @@ async def _write_routes(settings: Settings) -> None:
         providers.advisor()  # this and the channels refuse what every role would die of
         channels_of(settings)
         await write_routes(cell, settings)
+        await write_intake(cell, settings)
 
 
 def _wait_for(files: Sequence[Path], supervisor: Supervisor) -> None:

@@ -11,6 +11,7 @@ from dragoman.console.words import clock, counted, short, span, wait_reason
 from dragoman.core.job import TERMINAL, State
 from dragoman.core.profile import Profile
 from dragoman.store.gates import ALERT
+from dragoman.store.schedules import Schedule
 from dragoman.work.collector import Collector
 from dragoman.work.submitter import Submitter
 
@@ -67,6 +68,7 @@ class NextRun:
     last_at: datetime | None
     next_at: datetime | None
     is_late: bool
+    is_paused: bool = False
 
     @property
     def name(self) -> str:
@@ -91,6 +93,7 @@ class Overview:
     minutes: Sequence[queries.Minute]
     finished: Sequence[queries.JobRow]
     runs: Sequence[queries.Run]
+    schedules: Sequence[Schedule]
     pace: Profile
     queries: int
     took_ms: float
@@ -136,11 +139,12 @@ class Overview:
     @property
     def next_runs(self) -> list[NextRun]:
         """The scheduled roles, each with its next tick."""
+        known = {schedule.role: schedule for schedule in self.schedules}
         every = {
             Submitter.role: self.pace.submitter_every_s,
             Collector.role: self.pace.collector_every_s,
         }
-        return [next_run(role, every[role], self.runs, self.now) for role in SCHEDULED]
+        return [next_run(role, every[role], known.get(role), self.now) for role in SCHEDULED]
 
     @property
     def oldest_wait(self) -> queries.Wait | None:
@@ -226,19 +230,22 @@ class Overview:
                 yield Ask(glyph, title, text, f"/jobs/{each.job_id}", short(each.job_id))
 
 
-def next_run(role: str, every_s: float, runs: Sequence[queries.Run], now: datetime) -> NextRun:
-    """When a role runs next, from its last run or skip."""
-    last = max((run.started_at for run in runs if run.role == role), default=None)
-    if last is None:
+def next_run(role: str, every_s: float, known: Schedule | None, now: datetime) -> NextRun:
+    """When a role runs next, from its row; every_s is the profile's, for a role without one."""
+    if known is None:
         return NextRun(role, every_s, None, None, is_late=False)
-    due = last + timedelta(seconds=every_s)
-    return NextRun(role, every_s, last, due, is_late=now > due + _LATE + (due - last))
+    if known.is_paused:
+        return NextRun(role, known.every_s, known.ran_at, None, is_late=False, is_paused=True)
+    is_late = now > known.next_at + timedelta(seconds=known.every_s) + _LATE
+    return NextRun(role, known.every_s, known.ran_at, known.next_at, is_late)
 
 
 def moved_by(wait: queries.Wait, overview: Overview) -> str:
     """What ends a wait."""
     if wait.is_ready and wait.mode == "batch":
         due = next(run for run in overview.next_runs if run.role == Submitter.role)
+        if due.is_paused:
+            return "the submitter, once it is resumed"
         return f"submitter, {clock(due.next_at)}" if due.next_at else "the submitter's first run"
     if wait.is_ready:
         return "a worker, now"

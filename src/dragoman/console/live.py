@@ -88,6 +88,7 @@ class Watch:
                 minutes=await page.minutes(),
                 finished=await page.finished(12),
                 runs=await page.runs(list(SCHEDULED), 4),
+                schedules=await page.schedules(),
                 cell=await page.cell(),
                 pace=self.pace,
                 queries=page.queries,

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from dragoman.store.database import Tx
+from dragoman.store.schedules import Schedule
 
 _HERE = "dragoman.console"
 
@@ -263,6 +264,11 @@ class Reading:
     async def runs(self, roles: list[str], most: int) -> list[Run]:
         """The last runs of these roles."""
         return await self._rows(Run, "run/list_recent", roles=roles, most=most)
+
+    async def schedules(self) -> list[Schedule]:
+        """When the scheduled roles run."""
+        self.queries += 1
+        return await self.tx.fetch(Schedule, "schedule/list_schedules")
 
     async def find(self, id: UUID) -> UUID | None:  # noqa: A002 - what everybody calls it
         """The job of a job's or a request's id."""

@@ -6,6 +6,7 @@ DragomanError
 │   ├── BadJSON         bytes that are not one strict JSON value
 │   └── BadSetting      a setting that is unknown or could never work
 ├── Conflict            the same key was used for something else
+├── QueueFull           a home has as many jobs waiting as it may
 ├── Refused             the state or the role does not allow it
 ├── NotFound            there is no such thing
 ├── LeaseLost           the job moved on without us: stop, no side effect
@@ -46,6 +47,10 @@ class BadSetting(BadInput):
 
 class Conflict(DragomanError):
     """The same key was used before for something else; nothing was written."""
+
+
+class QueueFull(DragomanError):
+    """A home has as many jobs waiting as it may; nothing was stored."""
 
 
 class Refused(DragomanError):

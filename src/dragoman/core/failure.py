@@ -74,6 +74,11 @@ class Failure:
         """Whether another attempt may help."""
         return self.error_class in RETRYABLE
 
+    @property
+    def is_capacity(self) -> bool:
+        """Whether the provider had no room for us: a rate limit, or an account without credit."""
+        return self.error_class in (FailureClass.THROTTLED, FailureClass.ACCOUNT_BLOCKED)
+
     def facts(self) -> dict[str, str | int]:
         """What may be written down about it."""
         found: dict[str, str | int | None] = {

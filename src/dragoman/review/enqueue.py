@@ -16,6 +16,7 @@ from dragoman.review import store
 from dragoman.review.render import check_recipients
 from dragoman.review.source import Changelist
 from dragoman.store.database import Cell, Tx
+from dragoman.store.intake import check_room
 from dragoman.store.jobs import NewJob, enqueue_jobs, facts, name_queue
 from dragoman.work.pipeline import Pipeline
 
@@ -77,6 +78,7 @@ async def _enqueue(
     settled = _decide(wanted, known)
     if settled is not None:
         return settled
+    await check_room(tx, [wanted.home_id])
     job = await _new_job(tx, pipeline, wanted, routing, account)
     if not await enqueue_jobs(tx, actor, [job]):
         raise _Overtaken

@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from dragoman.core.canonical import JSONObject, canonical, sha256
-from dragoman.core.errors import Conflict, DatabaseError, DragomanError, Refused
+from dragoman.core.errors import Conflict, DatabaseError, DragomanError, QueueFull, Refused
 from dragoman.core.ids import HomeId, JobId, unit_lock, uuid7
 from dragoman.core.job import Mode, Queue
 from dragoman.core.locale import lane, resolve_source, resolve_target
@@ -34,6 +34,7 @@ from dragoman.rewrite.policy import POLICY_VERSION, decide_policy, power
 from dragoman.rewrite.routing import TASK, LanguagePair, Route, RoutingInput, route
 from dragoman.rewrite.words import Role, Surface, read_surface
 from dragoman.store.database import Cell
+from dragoman.store.intake import check_room
 from dragoman.store.jobs import NewJob, enqueue_jobs, facts, name_queue
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
@@ -114,6 +115,7 @@ class Orchestrator:
         if complaint.sender_user_id == complaint.recipient_user_id:
             raise Refused("a message to oneself has no recipient; nothing was stored")
         request_id = complaint.rewrite_request_id or uuid7()
+        await self._admit(complaint.home_id, request_id)
         async with self.cell.transaction("persist_request") as tx:
             await store.persist_request(
                 tx,
@@ -131,6 +133,15 @@ class Orchestrator:
                 preference_snapshot_id=uuid7(),
             )
         return request_id
+
+    async def _admit(self, home_id: UUID, request_id: UUID) -> None:
+        """Refuse a new message of a home that has too many waiting; a known one is answered."""
+        try:
+            async with self.cell.transaction("read") as tx:
+                await check_room(tx, [home_id])
+        except QueueFull:
+            if await store.read_request(self.cell, request_id) is None:
+                raise
 
     async def _decide_and_enqueue(self, known: store.Known) -> JobId | None:
         result = await self.classify(known.id, known.original_text, Surface(known.surface))

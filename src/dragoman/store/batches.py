@@ -170,8 +170,8 @@ async def record_submitted(
     theirs: str,
     status: str,
     reason: Reason,
-) -> bool:
-    """Mark the batch and its jobs with the provider's id, in one statement."""
+) -> int | None:
+    """Mark the batch and its jobs with the provider's id; how many moved, None: it was not ours."""
     async with cell.transaction("record_submitted") as tx:
         rows = await tx.tuples(
             "batch/record_submitted",
@@ -184,7 +184,7 @@ async def record_submitted(
             kind=Kind.SUBMITTED,
             jobs=cell.values("sending", jobs),
         )
-        return bool(rows)
+        return int(rows[0][1]) if rows else None
 
 
 async def record_doubt(cell: Cell, batch_id: BatchId, token: Token) -> bool:

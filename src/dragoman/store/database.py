@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor
-from psycopg.rows import class_row, dict_row, tuple_row
+from psycopg.rows import AsyncRowFactory, class_row, dict_row, tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from dragoman.core import ports
@@ -25,14 +25,12 @@ from dragoman.core.errors import (
     TryAgain,
 )
 from dragoman.store.pack import (
-    Longs,
-    LongsDumper,
     Row,
     Rows,
-    RowsDumper,
     Shape,
     columns,
     read_shapes,
+    register_dumpers,
 )
 
 if TYPE_CHECKING:
@@ -65,6 +63,14 @@ class OpenQueue:
     model: str
 
 
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """How jobs come in: the distance that a home's jobs keep, or None for by age; and a bound."""
+
+    fair_every_s: float | None
+    max_waiting_per_home: int
+
+
 @dataclass(slots=True)
 class Cell:
     """One schema of one database: what every store function takes first."""
@@ -73,6 +79,7 @@ class Cell:
     pool: AsyncConnectionPool[AsyncConnection]
     shapes: dict[str, Shape] = field(default_factory=dict[str, Shape])
     queues: dict[int, OpenQueue] = field(default_factory=dict[int, OpenQueue])
+    intake: Intake | None = None
 
     def rows(self, shape: str, rows: Sequence[Row]) -> Rows:
         """Rows of a composite type of this cell, ready to be bound."""
@@ -123,17 +130,21 @@ class Tx:
     cell: Cell
     connection: AsyncConnection
 
+    def cursor(self, row_factory: AsyncRowFactory[Any]) -> AsyncCursor[Any]:
+        """What every statement of this transaction goes through. Any: rows of each kind."""
+        return self.connection.cursor(row_factory=row_factory, binary=True)
+
     async def run(
         self, name: str, /, _package: str = "dragoman.store", **params: object
     ) -> AsyncCursor[Any]:
         """Run a statement by its file's name."""
-        return await self.connection.execute(statement(name, _package), params)
+        return await self.cursor(tuple_row).execute(statement(name, _package), params)
 
     async def fetch(
         self, kind: type[T], name: str, /, _package: str = "dragoman.store", **params: object
     ) -> list[T]:
         """Rows as frozen values: the columns returned are the fields of `kind`."""
-        async with self.connection.cursor(row_factory=class_row(kind), binary=True) as cursor:
+        async with self.cursor(class_row(kind)) as cursor:
             await cursor.execute(statement(name, _package), params)
             return await cursor.fetchall()
 
@@ -141,7 +152,7 @@ class Tx:
         self, name: str, /, _package: str = "dragoman.store", **params: object
     ) -> list[Row]:
         """Rows as tuples, for the hot loop."""
-        async with self.connection.cursor(row_factory=tuple_row, binary=True) as cursor:
+        async with self.cursor(tuple_row) as cursor:
             await cursor.execute(statement(name, _package), params)
             return await cursor.fetchall()
 
@@ -149,7 +160,7 @@ class Tx:
         self, name: str, /, _package: str = "dragoman.store", **params: object
     ) -> list[dict[str, Any]]:
         """Rows as dictionaries, for pages and reports."""
-        async with self.connection.cursor(row_factory=dict_row, binary=True) as cursor:
+        async with self.cursor(dict_row) as cursor:
             await cursor.execute(statement(name, _package), params)
             return await cursor.fetchall()
 
@@ -225,8 +236,7 @@ async def open_cell(
     proven: WeakKeyDictionary[AsyncConnection, float] = WeakKeyDictionary()
 
     async def configure(connection: AsyncConnection) -> None:
-        connection.adapters.register_dumper(Rows, RowsDumper)
-        connection.adapters.register_dumper(Longs, LongsDumper)
+        register_dumpers(connection.adapters)
         # From the first call on: an unprepared statement is planned for the values it is given,
         # and for a thousand of them the planner would rather read the whole hot table.
         connection.prepare_threshold = 0
@@ -255,5 +265,5 @@ async def open_cell(
             await pool.wait(timeout=15.0)
             cell = Cell(name, pool)
             async with pool.connection() as connection:
-                cell.shapes.update(await read_shapes(connection))
+                cell.shapes.update(await read_shapes(connection.cursor()))
         yield cell

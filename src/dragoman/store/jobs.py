@@ -9,7 +9,7 @@ that the job moved on without the caller.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from dragoman.core.errors import Invariant
 from dragoman.core.ids import HomeId, JobId, Token, uuid7s
 from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
 from dragoman.store.database import Cell, OpenQueue, Tx, statement
+from dragoman.store.intake import places, read_intake
 from dragoman.store.pack import Longs, Row, Rows
 
 _NO_INTENT: Row = ("", "", None, {})
@@ -55,6 +56,7 @@ class NewJob:
     priority: int = 0
     delay_s: float | None = None
     facts: bytes | None = None
+    sort_at: datetime | None = None  # its place in the order; None: when it was created
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +122,27 @@ def facts(**values: object) -> bytes:
 
 async def enqueue_jobs(tx: Tx, actor: UUID, jobs: Sequence[NewJob]) -> set[JobId]:
     """Write intents; the ids that are new come back, a unit that exists is left alone."""
+    fair_every_s = (await read_intake(tx)).fair_every_s
+    if fair_every_s is not None:
+        found = await places(tx, [job.home_id for job in jobs], fair_every_s)
+        jobs = [replace(job, sort_at=at) for job, at in zip(jobs, found, strict=True)]
     rows = tx.cell.values("new_job", jobs)
-    found = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
-    return {JobId(row[0]) for row in found}
+    new = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
+    return {JobId(row[0]) for row in new}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The job that stands for a unit which was asked for, and whether it was asked otherwise."""
+
+    asked_id: JobId
+    id: JobId
+    differs: bool
+
+
+async def read_units(tx: Tx, jobs: Sequence[NewJob]) -> list[Unit]:
+    """The jobs that stand for the units of these intents."""
+    return await tx.fetch(Unit, "job/read_units", jobs=tx.cell.values("new_job", jobs))
 
 
 async def claim_jobs(

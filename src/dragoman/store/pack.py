@@ -17,7 +17,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import orjson
-from psycopg import AsyncConnection, adapt, pq
+from psycopg import AsyncCursor, adapt, pq
 from psycopg.abc import DumperKey
 
 if TYPE_CHECKING:
@@ -218,6 +218,13 @@ _SIZES: dict[Encode, int] = {
     ENCODERS[name]: size for name, size in (("uuid", 16), ("int2", 2), ("int4", 4), ("int8", 8))
 }
 
+
+def register_dumpers(adapters: adapt.AdaptersMap) -> None:
+    """Teach a connection, or a cursor, how rows and numbers are sent."""
+    adapters.register_dumper(Rows, RowsDumper)
+    adapters.register_dumper(Longs, LongsDumper)
+
+
 _SHAPES = """
 select t.typname, t.oid, t.typarray, a.atttypid, coalesce(e.typname, '') as base, e.typtype
   from pg_type t
@@ -229,11 +236,11 @@ select t.typname, t.oid, t.typarray, a.atttypid, coalesce(e.typname, '') as base
 """
 
 
-async def read_shapes(connection: AsyncConnection) -> dict[str, Shape]:
+async def read_shapes(cursor: AsyncCursor[Row]) -> dict[str, Shape]:
     """The composite types of the current schema, by name."""
     columns: dict[str, list[tuple[int, Encode]]] = {}
     oids: dict[str, tuple[int, int]] = {}
-    cursor = await connection.execute(_SHAPES)
+    await cursor.execute(_SHAPES)
     for name, oid, array_oid, column_oid, base, kind in await cursor.fetchall():
         oids[name] = (oid, array_oid)
         encode = _text if kind == "e" else ENCODERS[base]

@@ -73,7 +73,7 @@ async def raise_alert(
 
 
 async def open_run(
-    cell: Cell, role: str, worker: UUID, max_jobs: int | None, max_runtime_s: float | None
+    cell: Cell, role: str, worker: UUID, max_jobs: int, max_runtime_s: float
 ) -> UUID:
     """Begin a run."""
     run = uuid7()
@@ -89,10 +89,13 @@ async def open_run(
     return run
 
 
-async def close_run(cell: Cell, run: UUID, counts: Mapping[str, int]) -> None:
-    """End a run with its counts."""
+async def close_run(
+    cell: Cell, run: UUID, counts: Mapping[str, int], models: Mapping[str, int]
+) -> None:
+    """End a run with its counts, and its jobs by provider and model."""
+    told = {"counts": canonical(dict(counts)).decode(), "models": canonical(dict(models)).decode()}
     async with cell.transaction("close_run") as tx:
-        await tx.run("run/close_run", id=run, counts=canonical(dict(counts)).decode())
+        await tx.run("run/close_run", id=run, **told)
 
 
 async def skip_run(cell: Cell, role: str, worker: UUID, skipped: str) -> None:

@@ -25,8 +25,9 @@ from dragoman.providers.base import Account, Adapter, BatchStatus, BatchView, Pr
 from dragoman.store import batches, workers
 from dragoman.work.finish import Finished, finish
 from dragoman.work.gate import Gates
-from dragoman.work.loop import Loop, Station, log, recorded_run
+from dragoman.work.loop import Record, Station, log, recorded_run
 from dragoman.work.pipeline import LLMStage, stage_of
+from dragoman.work.schedule import Scheduled
 from dragoman.work.submission import Providers, by_job, give_back, mark
 
 _CHUNK = 200
@@ -62,11 +63,10 @@ class Results:
         return [self.replies[each] for each in ids]
 
 
-class Collector(Loop):
+class Collector(Scheduled):
     """Runs once per tick."""
 
     role = "rewrite_batch_collector"
-    is_scheduled = True
 
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
@@ -74,7 +74,7 @@ class Collector(Loop):
         self.gates = Gates(station.cell, station.line.worker)
 
     @property
-    def every_s(self) -> float:
+    def tick_s(self) -> float:
         """The cadence."""
         return self.station.profile.collector_every_s
 
@@ -90,23 +90,28 @@ class Collector(Loop):
             )
             return 0
         station.line.fence()
-        async with recorded_run(station, self.role) as counts:
-            counts.update(await self._settle_doubts())
-            counts.update(await self._look_at_open())
+        async with recorded_run(station, self.role) as record:
+            await self._settle_doubts(record)
+            await self._look_at_open(record)
             await self._delete_files()
-        return counts.total()
+        return record.counts.total()
 
-    async def _settle_doubts(self) -> Counter[str]:
-        station, counts = self.station, Counter[str]()
+    async def _settle_doubts(self, record: Record) -> None:
+        station = self.station
         await batches.doubt_overdue(station.cell)
         for batch in await batches.find_never_started(station.cell):
             ours = await batches.take_over(station.cell, batch, station.line.worker)
             if ours is not None:
-                counts += await give_back(
-                    station.cell, station.line.worker, station.pipelines, ours, "never_started"
+                record.add(
+                    batch.provider, batch.model, await self._give_back(ours, "never_started")
                 )
         for batch in await batches.find_doubtful(station.cell, station.profile.settle_s):
-            counts += await self._ask_about(batch)
+            record.add(batch.provider, batch.model, await self._ask_about(batch))
+
+    async def _give_back(self, batch: batches.Batch, code: str) -> Counter[str]:
+        station = self.station
+        counts = await give_back(station.cell, station.line.worker, station.pipelines, batch, code)
+        counts["claimed"] = counts.total()
         return counts
 
     async def _ask_about(self, batch: batches.Batch) -> Counter[str]:
@@ -126,16 +131,14 @@ class Collector(Loop):
             return await self._adopt(batch, found)
         if await batches.record_absence(station.cell, batch) < _ABSENCES:
             return Counter()
-        return await give_back(
-            station.cell, station.line.worker, station.pipelines, batch, "provably_absent"
-        )
+        return await self._give_back(batch, "provably_absent")
 
     async def _adopt(self, batch: batches.Batch, found: Sequence[BatchView]) -> Counter[str]:
         station, oldest = self.station, found[0]
         if len(found) > 1:
             await self._alert("batch_created_twice", batch, "page", times=len(found))
         try:
-            await mark(
+            counts = await mark(
                 station.cell,
                 station.line.worker,
                 batch,
@@ -146,21 +149,19 @@ class Collector(Loop):
         except LeaseLost:  # somebody else has settled this doubt meanwhile
             return Counter(lost=1)
         log.info("adopted", batch=str(batch.id), theirs=oldest.provider_batch_id)
-        return Counter(adopted=1)
+        return counts + Counter(claimed=counts.total(), adopted=1)
 
-    async def _look_at_open(self) -> Counter[str]:
+    async def _look_at_open(self, record: Record) -> None:
         """Poll each open batch, but none whose provider has just said: not so fast."""
-        found, counts = await batches.find_open(self.station.cell), Counter[str]()
+        found = await batches.find_open(self.station.cell)
         slow = await self.gates.throttled([batch.gate for batch in found])
         for batch in found:
-            if batch.gate in slow:
-                counts["put_off"] += 1
-                continue
-            seen = await self._look_at(batch)
-            if seen["rate_limited"]:
+            seen = Counter(put_off=1)
+            if batch.gate not in slow:
+                seen = await self._look_at(batch)
+            if seen["capacity_errors"]:
                 slow |= await self.gates.throttled([batch.gate])
-            counts += seen
-        return counts
+            record.add(batch.provider, batch.model, seen)
 
     async def _look_at(self, batch: batches.Batch) -> Counter[str]:
         station, (adapter, account) = self.station, self._at(batch)
@@ -239,7 +240,7 @@ class Collector(Loop):
             _finished(batch, group, absorb(stage, group[0].job, given, replies))
             for group, replies in answered
         ]
-        return await finish(station.cell, station.line.worker, station.pipelines, finished)
+        return await self._finish(finished)
 
     async def _take_silent(
         self, batch: batches.Batch, view: BatchView, silent: Sequence[list[batches.OpenItem]]
@@ -252,7 +253,16 @@ class Collector(Loop):
         refused = failure_of_batch([error.code for error in view.errors])
         counts = await self.gates.learn(batch.gate, refused) if refused else Counter[str]()
         finished = [_finished(batch, group, _silent(view, group)) for group in silent]
-        return counts + await finish(station.cell, station.line.worker, station.pipelines, finished)
+        return counts + await self._finish(finished)
+
+    async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
+        station = self.station
+        counts = await finish(station.cell, station.line.worker, station.pipelines, finished)
+        for one in finished:
+            if isinstance(one.outcome, Retry):
+                counts["capacity_errors"] += one.outcome.failure.is_capacity
+        counts["claimed"] = len(finished)
+        return counts
 
     async def _unreachable(self, batch: batches.Batch, failure: Failure) -> Counter[str]:
         log.warning("provider", role=self.role, batch=str(batch.id), code=failure.code)

@@ -55,7 +55,10 @@ class Exit:
 async def finish(
     cell: Cell, actor: UUID, pipelines: Pipelines, finished: Sequence[Finished]
 ) -> Counter[str]:
-    """Let go of jobs; counts what became of them: succeeded, failed, requeued, deferred, lost."""
+    """Let go of jobs; counts what became of each: succeeded, failed, requeued, deferred or lost.
+
+    Noop is what needed nothing more: this very result had moved it before.
+    """
     if not finished:
         return Counter()
     exits = [exit_of(pipelines, one) for one in finished]
@@ -73,7 +76,8 @@ async def finish(
         counts[_counted(move)] += len(same)
     if len(gone) < len(exits):
         lost = [one for one in exits if one.finished.job.id not in moved]
-        counts["lost"] += await _note_late(cell, actor, lost)
+        late = await _note_late(cell, actor, lost)
+        counts += Counter(lost=late, noop=len(lost) - late)
     return counts
 
 

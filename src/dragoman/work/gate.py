@@ -74,7 +74,7 @@ class Gates:
             return Counter()
         with suppress(TryAgain):  # a paid reply is worth more than a lesson
             await gates.pause_gate(self.cell, self.worker, gate, closing, failure)
-        return Counter(rate_limited=1) if closing.is_limit else Counter()
+        return Counter(capacity_errors=1) if closing.is_limit else Counter()
 
     async def learn_from(self, gate: Gate, replies: Sequence[Reply]) -> bool:
         """The same of the failures in replies, each reason once; whether there were any."""

@@ -6,9 +6,9 @@ import asyncio
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -37,7 +37,6 @@ class Loop(ABC):
     """A role. Production calls `run`, tests call `run_once`."""
 
     role: str
-    is_scheduled = False
 
     def __init__(self, station: Station) -> None:
         self.station = station
@@ -51,22 +50,26 @@ class Loop(ABC):
     @property
     @abstractmethod
     def every_s(self) -> float:
-        """The tick of a scheduled role, or how long another one sleeps when it found nothing."""
+        """How long it sleeps when it found nothing."""
+
+    async def turn(self) -> int:
+        """One turn of the loop; the next one comes at once unless this one found nothing."""
+        return await self.run_once()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until told to stop. A scheduled role runs once per tick, whatever is left over."""
+        """Take turns until told to stop."""
         self.stop = stop
         while not stop.is_set():
             done = await self._guarded()
             if self.station.line.lost.is_set():
                 log.error("lease_lost", role=self.role)
                 raise LeaseLost
-            if self.is_scheduled or not done:
+            if not done:
                 await self._sleep(stop)
 
     async def _guarded(self) -> int:
         try:
-            return await self.run_once()
+            return await self.turn()
         except DatabaseError as error:
             log.warning("database", role=self.role, error=str(error))
             self._give_up()
@@ -95,8 +98,7 @@ class Loop(ABC):
         )
 
     async def _sleep(self, stop: asyncio.Event) -> None:
-        jitter = 1.0 if self.is_scheduled else 0.75 + random.random() / 2  # noqa: S311 - no secret
-        pause = self.every_s * jitter
+        pause = self.every_s * (0.75 + random.random() / 2)  # noqa: S311 - no secret
         waits = [
             asyncio.ensure_future(each.wait()) for each in (stop, self.wake, self.station.line.lost)
         ]
@@ -106,12 +108,27 @@ class Loop(ABC):
         self.wake.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a run tells of itself: where each job it took went, and whose model makes them."""
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+    models: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, provider: str, model: str, counts: Mapping[str, int]) -> None:
+        """Count what became of jobs of one provider's model."""
+        self.counts.update(counts)
+        if claimed := counts.get("claimed"):
+            self.models[f"{provider}/{model}"] += claimed
+
+
 @asynccontextmanager
-async def recorded_run(station: Station, role: str) -> AsyncGenerator[Counter[str]]:
+async def recorded_run(station: Station, role: str) -> AsyncGenerator[Record]:
     """The record of one bounded run, begun before its work; one that was cut short stays open."""
-    profile, counts = station.profile, Counter[str]()
+    profile, record = station.profile, Record()
     run = await workers.open_run(
         station.cell, role, station.line.worker, profile.max_jobs_per_run, profile.max_runtime_s
     )
-    yield counts
-    await workers.close_run(station.cell, run, counts)
+    yield record
+    await workers.close_run(station.cell, run, record.counts, record.models)
+    log.info("run", role=role, run=str(run), **record.counts, models=dict(record.models))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Protocol
 from uuid import UUID
@@ -45,6 +45,7 @@ class Submission:
     file_id: str
     sha256: bytes
     size: int
+    counts: Counter[str] = field(default_factory=Counter[str])  # what became of its jobs
 
     async def begin(self, deadline_s: float) -> bool:
         """Commit that the batch may exist from now on."""
@@ -60,11 +61,15 @@ class Submission:
 
     async def mark(self, happened: Happened) -> None:
         """Write the provider's id on the batch and on its jobs, in one statement."""
-        await mark(self.cell, self.actor, self.batch, happened.evidence_id, "created", Reason.NONE)
+        self.counts.update(
+            await mark(
+                self.cell, self.actor, self.batch, happened.evidence_id, "created", Reason.NONE
+            )
+        )
 
     async def give_back(self, failure: Failure) -> None:
         """The provider did not create it: its jobs wait again."""
-        await give_back(
+        given = await give_back(
             self.cell,
             self.actor,
             self.pipelines,
@@ -72,6 +77,7 @@ class Submission:
             f"create_{failure.code}",
             failure.retry_after_s,
         )
+        self.counts.update(given)
 
     async def doubt(self, failure: Failure) -> None:  # noqa: ARG002 - the row says it all
         """Nobody knows: the collector will ask."""
@@ -85,8 +91,8 @@ async def mark(
     theirs: str,
     status: str,
     reason: Reason,
-) -> None:
-    """Write down that the provider has the batch."""
+) -> Counter[str]:
+    """Write down that the provider has the batch; counts its jobs: submitted, or lost meanwhile."""
     items = await batches.open_items(cell, batch.id)
     going = [
         batches.Sending(
@@ -105,10 +111,12 @@ async def mark(
         for item in items
         if item.call == 0
     ]
-    if not await batches.record_submitted(
+    marked = await batches.record_submitted(
         cell, actor, batch, going, theirs=theirs, status=status, reason=reason
-    ):
+    )
+    if marked is None:
         raise LeaseLost
+    return Counter(submitted=marked, lost=len(going) - marked)
 
 
 async def give_back(

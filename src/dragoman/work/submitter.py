@@ -25,8 +25,9 @@ from dragoman.store.gates import GateNow
 from dragoman.work.acts import act_once, create_batch
 from dragoman.work.finish import Finished, finish
 from dragoman.work.gate import Gates, closed, gate_of, room
-from dragoman.work.loop import Loop, Station, log, recorded_run
+from dragoman.work.loop import Station, log, recorded_run
 from dragoman.work.pipeline import LLMStage, custom_id, stage_of
+from dragoman.work.schedule import Scheduled
 from dragoman.work.submission import Providers, Submission, give_back, new_batch
 
 
@@ -39,11 +40,10 @@ class Written:
     lines: tuple[bytes, ...]
 
 
-class Submitter(Loop):
+class Submitter(Scheduled):
     """Runs once per tick and takes at most its limit; what is left waits, and that is normal."""
 
     role = "rewrite_batch_submitter"
-    is_scheduled = True
 
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
@@ -51,7 +51,7 @@ class Submitter(Loop):
         self.gates = Gates(station.cell, station.line.worker)
 
     @property
-    def every_s(self) -> float:
+    def tick_s(self) -> float:
         """The cadence."""
         return self.station.profile.submitter_every_s
 
@@ -66,13 +66,18 @@ class Submitter(Loop):
             await workers.skip_run(station.cell, self.role, station.line.worker, skipped)
             return 0
         station.line.fence()
-        async with recorded_run(station, self.role) as counts:
+        async with recorded_run(station, self.role) as record:
             most = station.profile.max_jobs_per_run
             held = await jobs.claim_jobs(station.cell, station.line.worker, keys, most)
-            counts["claimed"] = len(held)
             deadline = self._deadline()
             for group in groups(held):
-                counts.update(await self._submit_group(group, deadline))
+                counts = await self._submit_group(group, deadline)
+                routing = group[0].routing
+                record.add(
+                    str(routing["provider"]),
+                    str(routing["model"]),
+                    {**counts, "claimed": len(group)},
+                )
         return len(held)
 
     async def _why_not(self, queues: Sequence[OpenQueue]) -> str:
@@ -143,8 +148,10 @@ class Submitter(Loop):
         if taken is None:
             later = Defer(Reason.GATE_CLOSED, delay_s=station.profile.overflow_delay_s)
             return await self._finish([Finished(each.job, later) for each in parcel])
+        ours = {item.job_id for item in items if item.item_index in taken}
+        lost = Counter(lost=len(parcel) - len(ours))
         if not taken:
-            return Counter(lost=len(parcel))
+            return lost
         every = [line for each in parcel for line in each.lines]
         lines = [line for index, line in enumerate(every) if index in taken]
         account = self.providers.account(batch.account, batch.base_url)
@@ -153,7 +160,7 @@ class Submitter(Loop):
                 "submit.upload", adapter.upload(account, batch.nonce, lines)
             )
         except ProviderFailed as failed:
-            counts = await give_back(
+            given = await give_back(
                 station.cell,
                 station.line.worker,
                 station.pipelines,
@@ -161,7 +168,7 @@ class Submitter(Loop):
                 f"upload_{failed.failure.code}",
                 failed.failure.retry_after_s,
             )
-            return counts + await self.gates.learn(batch.gate, failed.failure)
+            return lost + given + await self.gates.learn(batch.gate, failed.failure)
         book = Submission(
             station.cell,
             station.line.worker,
@@ -170,6 +177,7 @@ class Submitter(Loop):
             file_id,
             hashlib.sha256(b"".join(lines)).digest(),
             sum(map(len, lines)),
+            lost,
         )
         act = create_batch(
             adapter, account, file_id, batch.nonce, station.profile.create_deadline_s
@@ -181,15 +189,14 @@ class Submitter(Loop):
         match answer:
             case Happened(evidence_id=theirs):
                 log.info("submitted", batch=str(batch.id), theirs=theirs, items=len(lines))
-                return Counter(submitted=len(parcel))
             case Doubt(failure=failure):
                 log.warning("submit_unknown", batch=str(batch.id), code=failure.code)
-                return Counter(submitted=len(parcel))
+                book.counts.update(submitted=len(ours), in_doubt=len(ours))
             case NothingHappened(failure=failure):
-                counts = Counter(requeued=len(parcel))
-                return counts + await self.gates.learn(batch.gate, failure)
+                book.counts.update(await self.gates.learn(batch.gate, failure))
             case _:
                 assert_never(answer)
+        return book.counts
 
     async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
         station = self.station

@@ -18,7 +18,8 @@ placed as (
                         seq, state, stage, priority, attempt_count, stage_attempts, free_requeues, max_attempts, reason, ready,
                         head)
   select g.id, g.home_id, g.pipeline,
-         case when g.delay_s > 0 then g.at + make_interval(secs => g.delay_s) end, g.at, g.at, g.at, g.unit_lock, g.queue_key,
+         case when g.delay_s > 0 then g.at + make_interval(secs => g.delay_s) end, coalesce(g.sort_at, g.at), g.at, g.at,
+         g.unit_lock, g.queue_key,
          1, 'queued', g.stage, g.priority, 0, 0, 0, g.max_attempts, 0::int2, coalesce(g.delay_s, 0) <= 0,
          chain('\x', g.id, 1, %(kind)s::int2, null, 1::int2, g.stage, 0::int2, %(actor)s, g.at, g.facts)
     from given g join made using (id)
