@@ -39,6 +39,7 @@ job                             SI           S      S        -        -       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -
+migration_step                  -            -      -        -        -       -
 pipeline                        S            S      S        -        S       -
 preference                      SIUD         -      -        -        -       -
 queue                           SI           SIU    S        -        -       -
