@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dragoman.core.errors import BadSetting
 from dragoman.core.profile import PROFILES, Profile
 
+_URLS = ("postgresql://", "postgres://")
+_LISTS = {"allow", "accept_server_log_risk"}
+
 
 class Section(BaseModel):
     """A part of the settings: unknown names are refused."""
@@ -68,6 +71,9 @@ class Settings(Section):
 
     home: Path
     database: str = "embedded"
+    database_line: str | None = None
+    database_secrets: Path | None = None
+    accept_server_log_risk: tuple[str, ...] = ()
     cell: str = Field(default="main", pattern="^[a-z][a-z0-9_-]{0,31}$")
     profile: str = "demo"
     provider: ProviderSettings = ProviderSettings()
@@ -84,6 +90,13 @@ class Settings(Section):
             return home.expanduser().absolute()
         except RuntimeError:
             raise ValueError("it names the home folder of an unknown user") from None
+
+    @field_validator("database", "database_line")
+    @classmethod
+    def _is_url(cls, url: str | None) -> str | None:
+        if url is not None and url != "embedded" and not url.startswith(_URLS):
+            raise ValueError("it must be embedded, or a URL: postgresql://host/dragoman")
+        return url
 
     @property
     def pace(self) -> Profile:
@@ -145,7 +158,7 @@ def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> None:
         place = tree
         for section in sections:
             place = _section(place, section, name)
-        place[last] = _list(name, value) if last == "allow" else value
+        place[last] = _list(name, value) if last in _LISTS else value
 
 
 def _section(place: dict[str, Any], section: str, name: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ rewrite = typer.Typer(help="Complaints, rewritten calmly for one recipient.", no
 review = typer.Typer(
     help="Changelists, criticised once for everybody concerned.", no_args_is_help=True
 )
-db = typer.Typer(help="The embedded database.", no_args_is_help=True)
+db = typer.Typer(help="The database.", no_args_is_help=True)
 app.add_typer(rewrite, name="rewrite")
 app.add_typer(review, name="review")
 app.add_typer(db, name="db")
@@ -179,7 +179,7 @@ def review_show(job_id: UUID) -> None:
 
 @db.command("status")
 def db_status() -> None:
-    """How the embedded server stands."""
+    """How the database stands."""
     from dragoman.cli.db import show_status as show  # noqa: PLC0415 - see main
 
     raise typer.Exit(show())
@@ -199,6 +199,32 @@ def db_stop() -> None:
     from dragoman.cli.db import stop  # noqa: PLC0415 - see main
 
     stop()
+
+
+@db.command("migrate")
+def db_migrate() -> None:
+    """Bring the schema up to date, as its owner; workers of before go on meanwhile."""
+    from dragoman.cli.db import bring_up_to_date  # noqa: PLC0415 - see main
+
+    bring_up_to_date()
+
+
+@db.command("bootstrap")
+def db_bootstrap(
+    admin_url_env: Annotated[
+        str | None, typer.Option(help="The variable that holds the admin's URL.")
+    ] = None,
+    admin_url_file: Annotated[
+        Path | None, typer.Option(help="The file that holds the admin's URL.")
+    ] = None,
+    new_passwords: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option(help="Give every role a new password, whatever it was.")
+    ] = False,
+) -> None:
+    """Make database, roles and schema on the server that the setting `database` names."""
+    from dragoman.cli.db import make_ready  # noqa: PLC0415 - see main
+
+    make_ready(admin_url_env, admin_url_file, anew=new_passwords)
 
 
 @db.command("psql")

@@ -196,9 +196,19 @@ def translate(error: psycopg.Error) -> DatabaseError:
 
 @asynccontextmanager
 async def open_cell(
-    dsn: str, *, name: str = "main", schema: str = "dragoman", role: str = "dragoman", size: int = 4
+    dsn: str,
+    *,
+    name: str = "main",
+    schema: str = "dragoman",
+    role: str = "dragoman",
+    size: int = 4,
+    is_pooled: bool = False,
 ) -> AsyncGenerator[Cell]:
-    """A pool on one cell; proven by a statement before it is handed out."""
+    """A pool on one cell; proven by a statement before it is handed out.
+
+    Behind a pooler (`is_pooled`) each transaction may run in another session: nothing is prepared,
+    and the role's own settings in its database name the schema.
+    """
     proven: WeakKeyDictionary[AsyncConnection, float] = WeakKeyDictionary()
 
     async def configure(connection: AsyncConnection) -> None:
@@ -211,7 +221,11 @@ async def open_cell(
             await AsyncConnectionPool.check_connection(connection)
         proven[connection] = now
 
-    kwargs = {"options": f"-c search_path={schema}", "application_name": role}
+    kwargs: dict[str, Any] = {"application_name": role}
+    if is_pooled:
+        kwargs["prepare_threshold"] = None
+    else:
+        kwargs["options"] = f"-c search_path={schema}"
     pool = AsyncConnectionPool[AsyncConnection](
         dsn,
         min_size=1,
