@@ -29,6 +29,12 @@ class Remote:
     secrets: Secrets
     line_url: str | None = None  # past the pooler, if `url` leads to one
 
+    def __post_init__(self) -> None:
+        """Refuse a URL that could never work before anything is done with it."""
+        for url in (self.url, self.line_url):
+            if url is not None:
+                read_url(url)
+
     def dsn(self, role: str) -> str:
         """How a role connects; it holds the password, so it belongs in no log."""
         return self._dsn(self.url, role)
@@ -89,6 +95,8 @@ def read_url(url: str) -> Mapping[str, str]:
             "the database's URL names servers only: no user, password, passfile or options; each "
             "role has its password in a file of its own, in the folder database_secrets"
         )
+    if any(port and not port.isdecimal() for port in told.get("port", "").split(",")):
+        raise BadSetting("the database's URL has a port that is no number")
     if told.get("target_session_attrs", "primary") not in _PRIMARY:
         raise BadSetting("the database's URL may ask for no replica: target_session_attrs=primary")
     hosts = told.get("host", "").split(",") + told.get("hostaddr", "").split(",")
