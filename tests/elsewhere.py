@@ -88,16 +88,16 @@ def postgresql_15(folder: Path, **settings: str) -> Generator[Elsewhere]:
 
 @contextmanager
 def pgbouncer(
-    folder: Path, server: Mapping[str, object], passwords: Mapping[str, str]
-) -> Generator[int]:
-    """A PgBouncer in transaction mode with one connection per role; its port."""
+    folder: Path, server: Elsewhere, passwords: Mapping[str, str], forced: str = ""
+) -> Generator[str]:
+    """A PgBouncer in transaction mode with one connection per role; what `database` says."""
     assert BOUNCER is not None
     port = free_port()
     ini, users = folder / "pgbouncer.ini", folder / "users.txt"
     users.write_text("".join(f'"{name}" "{word}"\n' for name, word in passwords.items()))
     ini.write_text(
         f"""[databases]
-* = host={server["host"]} port={server["port"]} pool_size=1
+* = host=127.0.0.1 port={server.port} pool_size=1 {forced}
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = {port}
@@ -113,7 +113,7 @@ pool_mode = transaction
         process = account.start([BOUNCER, ini], log)
         try:
             eventually(lambda: _listens(port), timeout=20)
-            yield port
+            yield f"postgresql://127.0.0.1:{port}/dragoman"
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(20)
