@@ -86,16 +86,12 @@ def test_a_roles_settings_come_through_a_pooler(folder: Path, server: Elsewhere)
     assert row == ("dragoman", "15s", "force_generic_plan", "off")
 
 
-@pytest.mark.parametrize("role", ["worker", "door"])
+@pytest.mark.parametrize("words", [["up"], ["run", "door"]], ids=["up", "door"])
 def test_a_pooler_that_makes_everybody_the_owner_is_refused(
-    folder: Path, server: Elsewhere, role: str
+    folder: Path, server: Elsewhere, words: list[str]
 ) -> None:
     """The boundary between the roles would be gone, so nothing starts."""
     forced = f"user=dragoman_owner password={passwords(folder)['dragoman_owner']}"
     with pgbouncer(folder, server, passwords(folder), forced) as pooler:
-        said = (
-            behind(folder, server, pooler)
-            .run("up" if role == "worker" else "run", *([role] * (role == "door")))
-            .err
-        )
+        said = behind(folder, server, pooler).run(*words).err
     assert "and are dragoman_owner: a pooler that makes everybody one user" in said

@@ -63,13 +63,13 @@ def test_a_server_whose_log_would_keep_messages_is_refused_then_accepted_by_name
     said = there.run("up").err
     assert said.count("\n") == 1
     assert "log_min_messages=warning, log_min_error_statement=error" in said
-    names = "log_min_messages,log_min_error_statement"
-    accepting = Installation(
-        there.folder, told={**there.told, "DRAGOMAN_ACCEPT_SERVER_LOG_RISK": names}
-    )
+    mistaken = there.run("up", "--accept-server-log-risk", "log_min_message").err
+    assert "names log_min_message, which is no risk we know" in mistaken
+    accepted = ["--accept-server-log-risk", "log_min_messages"]
+    accepted += ["--accept-server-log-risk", "log_min_error_statement"]
     query = "select subject from dragoman.change_history where verb = 'accept' order by 1"
     with (
-        accepting.up(),
+        there.up("up", *accepted),
         psycopg.connect(dsn(there, server, "dragoman_operator")) as connection,
     ):
         found = [row[0] for row in connection.execute(query)]

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dragoman.api.keys import key_file
+from dragoman.api.keys import Holder, key_file
 from dragoman.cli.roles import DOOR_ROLES, WORKERS
 from dragoman.core.text import MAX_CHARACTERS
 from dragoman.store.cluster import Cluster
@@ -83,11 +83,12 @@ def test_every_process_is_its_role_in_the_database(
 def assert_processes_are_their_roles(here: Installation, request: str, dsn: str) -> None:
     """Each running process has its connections, and each connection its process's role."""
     door = (here.home / "run" / "door.url").read_text().strip()
-    for path, holder in (
-        (f"/v1/rewrites/{request}", "orchestrator"),
-        (f"/v1/rewrites/{request}/text", "orchestrator"),
-        ("/", "operator"),
-    ):
+    paths: dict[str, Holder] = {
+        f"/v1/rewrites/{request}": "orchestrator",
+        f"/v1/rewrites/{request}/text": "orchestrator",
+        "/": "operator",
+    }
+    for path, holder in paths.items():
         key = {"Authorization": f"Bearer {key_file(here.home, holder).read_text().strip()}"}
         asked = urllib.request.Request(door + path, headers=key)  # noqa: S310 - our own door
         urllib.request.urlopen(asked, timeout=20).close()  # noqa: S310 - as above

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
@@ -229,12 +230,12 @@ def test_a_history_without_room_past_this_month_is_refused(database: str) -> Non
     ],
 )
 def test_what_no_server_here_shows_is_refused_too(
-    changed: Mapping[str, object], sentence: str
+    changed: Mapping[str, Any], sentence: str
 ) -> None:
     """An old server, a replica and a borrowed session, as their facts would read."""
     expected = Expected("dragoman_worker")
     assert list(server_faults(GOOD, expected)) == []
-    (said,) = server_faults(replace(GOOD, **changed), expected)  # type: ignore[arg-type]
+    (said,) = server_faults(replace(GOOD, **changed), expected)
     assert sentence in said
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -32,6 +33,12 @@ app.add_typer(review, name="review")
 app.add_typer(db, name="db")
 
 
+Risks = Annotated[
+    list[str] | None,
+    typer.Option(help="A setting of the server's log that may write values; recorded."),
+]
+
+
 def run() -> int:
     """Run the typed command; a refusal is one sentence on standard error and exit code 1."""
     for stream in (sys.stdout, sys.stderr):
@@ -51,6 +58,11 @@ def _do(work: Coroutine[object, object, int]) -> None:
     code = asyncio.run(work)
     if code:
         raise typer.Exit(code)
+
+
+def _accept(risks: list[str] | None) -> None:
+    if risks:
+        os.environ["DRAGOMAN_ACCEPT_SERVER_LOG_RISK"] = ",".join(risks)  # children read it too
 
 
 @app.command()
@@ -74,8 +86,9 @@ def demo(
 
 
 @app.command()
-def up() -> None:
+def up(accept_server_log_risk: Risks = None) -> None:
     """Run everything on this machine until Ctrl-C; without a provider, with the sandbox."""
+    _accept(accept_server_log_risk)
     from dragoman.cli.up import stay_up  # noqa: PLC0415 - see main
     from dragoman.settings import read_settings  # noqa: PLC0415 - see main
 
@@ -87,8 +100,10 @@ def run_role(
     role: Annotated[
         str, typer.Argument(help="submitter, collector, worker, relay, sweeper or door")
     ],
+    accept_server_log_risk: Risks = None,
 ) -> None:
     """Run one role in this process; `up` starts each of them like this."""
+    _accept(accept_server_log_risk)
     from dragoman.cli.roles import run_until_stopped  # noqa: PLC0415 - see main
     from dragoman.settings import read_settings  # noqa: PLC0415 - see main
 

@@ -20,7 +20,7 @@ from dragoman.store.cluster import installed
 from dragoman.store.database import Cell, open_cell
 from dragoman.store.embedded import Server, State
 from dragoman.store.migrate import migrate
-from dragoman.store.preflight import Expected, preflight
+from dragoman.store.preflight import Expected, preflight, unknown_risks
 from dragoman.store.remote import Remote
 from dragoman.store.roles import ROLES, Secrets
 
@@ -71,6 +71,9 @@ def cell_of(
 
 async def check_cell(settings: Settings, cell: Cell, role: str) -> list[str]:
     """Refuse a database that this role cannot work on; the risks that were accepted."""
+    unknown = unknown_risks(settings.accept_server_log_risk)
+    if unknown:
+        raise BadSetting(f"accept_server_log_risk names {unknown[0]}, which is no risk we know")
     expected = Expected(
         f"dragoman_{role}",
         frozenset(settings.accept_server_log_risk),

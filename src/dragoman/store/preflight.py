@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -193,6 +193,11 @@ def risks(facts: Facts) -> list[str]:
     if told[minimum] not in {None, "-1"} and told[length] != "0":
         bad[minimum] = ("-1",)
     return [f"{name}={told[name]}" for name in bad]
+
+
+def unknown_risks(names: Iterable[str]) -> list[str]:
+    """Names that are no setting of a server's log that we look at."""
+    return sorted(set(names) - {*SILENT, *TIMED, _EXPLAIN[0]})
 
 
 def _right(found: list[str]) -> str:
