@@ -238,8 +238,9 @@ async def open_cell(
         connection.adapters.register_dumper(Rows, RowsDumper)
         connection.adapters.register_dumper(Longs, LongsDumper)
         # From the first call on: an unprepared statement is planned for the values it is given,
-        # and for a thousand of them the planner would rather read the whole hot table.
-        connection.prepare_threshold = 0
+        # and for a thousand of them the planner would rather read the whole hot table. Behind a
+        # pooler nothing can be prepared; there the worker's own plan_cache_mode sees to that.
+        connection.prepare_threshold = None if is_pooled else 0
 
     async def check(connection: AsyncConnection) -> None:
         """Ask a connection that has been idle whether it is still there; a busy one has told."""
@@ -249,9 +250,7 @@ async def open_cell(
         proven[connection] = now
 
     kwargs: dict[str, Any] = {"application_name": role}
-    if is_pooled:
-        kwargs["prepare_threshold"] = None
-    else:
+    if not is_pooled:
         kwargs["options"] = f"-c search_path={schema}"
     pool = AsyncConnectionPool[AsyncConnection](
         dsn,
