@@ -180,7 +180,7 @@ def test_an_older_schema_is_refused_with_the_command(database: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "right", ["revoke select on migration from dragoman_worker", "drop table migration"]
+    "right", ["revoke select on installed from dragoman_worker", "drop view installed"]
 )
 def test_a_schema_from_before_there_was_a_preflight_is_refused(database: str, right: str) -> None:
     """Where nothing can be read of the schema, that is said."""

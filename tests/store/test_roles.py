@@ -26,7 +26,7 @@ alert                           SIu          SIU    SIU      -        -       -
 attempt                         -            -      S        -        S       -
 batch                           -            SIU    S        -        -       -
 batch_item                      -            SIU    S        -        -       -
-cell                            S            S      S        S        S       S
+cell                            S            S      S        -        S       -
 chain_head                      -            -      S        -        S       -
 change                          -            SI     SI       -        S       -
 change_history                  -            -      S        -        S       -
@@ -35,10 +35,11 @@ delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -
 finding                         S            SI     -        -        -       -
 history                         S            -      S        -        S       -
+installed                       S            S      S        S        S       S
 job                             SI           S      S        -        -       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
-migration                       S            S      S        S        S       S
+migration                       -            -      -        -        -       -
 migration_step                  -            -      -        -        -       -
 pipeline                        S            S      S        -        S       -
 preference                      SIUD         -      -        -        -       -
