@@ -16,7 +16,6 @@ from dragoman.core.errors import BadSetting
 from dragoman.core.profile import PROFILES, Profile
 
 _URLS = ("postgresql://", "postgres://")
-_LISTS = {"allow", "accept_server_log_risk"}
 
 
 class Section(BaseModel):
@@ -64,6 +63,7 @@ class DoorSettings(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8420, ge=0, lt=65536)
+    user_keys: tuple[Path, ...] = ()
 
 
 class Settings(Section):
@@ -147,6 +147,9 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise BadSetting(f"the settings file {path} cannot be read") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         raise BadSetting(f"the settings file {path} is not valid TOML") from None
+
+
+_LISTS = frozenset({"allow", "user_keys", "accept_server_log_risk"})
 
 
 def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> None:
