@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dragoman.core.errors import BadSetting
 from dragoman.core.profile import PROFILES, Profile
 
+_URLS = ("postgresql://", "postgres://")
+
 
 class Section(BaseModel):
     """A part of the settings: unknown names are refused."""
@@ -69,6 +71,9 @@ class Settings(Section):
 
     home: Path
     database: str = "embedded"
+    database_line: str | None = None
+    database_secrets: Path | None = None
+    accept_server_log_risk: tuple[str, ...] = ()
     cell: str = Field(default="main", pattern="^[a-z][a-z0-9_-]{0,31}$")
     profile: str = "demo"
     order: str = Field(default="created_at_asc", pattern="^(created_at_asc|fair)$")
@@ -87,6 +92,13 @@ class Settings(Section):
             return home.expanduser().absolute()
         except RuntimeError:
             raise ValueError("it names the home folder of an unknown user") from None
+
+    @field_validator("database", "database_line")
+    @classmethod
+    def _is_url(cls, url: str | None) -> str | None:
+        if url is not None and url != "embedded" and not url.startswith(_URLS):
+            raise ValueError("it must be embedded, or a URL: postgresql://host/dragoman")
+        return url
 
     @property
     def pace(self) -> Profile:
@@ -139,7 +151,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise BadSetting(f"the settings file {path} is not valid TOML") from None
 
 
-_LISTS = frozenset({"allow", "user_keys"})
+_LISTS = frozenset({"allow", "user_keys", "accept_server_log_risk"})
 
 
 def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> None:

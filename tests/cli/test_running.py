@@ -14,6 +14,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from dragoman.api.keys import Holder, key_file
+from dragoman.cli.roles import DOOR_ROLES, WORKERS
 from dragoman.core.text import MAX_CHARACTERS
 from dragoman.store.cluster import Cluster
 from dragoman.store.embedded import Server
@@ -68,6 +70,38 @@ def test_a_password_stands_in_no_command_line(here: Installation) -> None:
     assert "psql" in done.out
     assert "user=dragoman_operator" in done.out
     assert "password" not in done.out
+
+
+def test_every_process_is_its_role_in_the_database(
+    here: Installation, rewritten: tuple[str, str]
+) -> None:
+    """Pools, lines and each door's pool: whoever is connected has the name of its own role."""
+    assert_processes_are_their_roles(
+        here, rewritten[0], Server(here.home / "postgresql").dsn("dragoman_operator")
+    )
+
+
+def assert_processes_are_their_roles(here: Installation, request: str, dsn: str) -> None:
+    """Each running process has its connections, and each connection its process's role."""
+    door = (here.home / "run" / "door.url").read_text().strip()
+    paths: dict[str, Holder] = {
+        "/healthz": "operator",
+        f"/v1/rewrites/{request}/text": "orchestrator",
+        "/": "operator",
+    }
+    for path, holder in paths.items():
+        key = {"Authorization": f"Bearer {key_file(here.home, holder).read_text().strip()}"}
+        asked = urllib.request.Request(door + path, headers=key)  # noqa: S310 - our own door
+        urllib.request.urlopen(asked, timeout=20).close()  # noqa: S310 - as above
+    workers = {f"dragoman {role}" for role in WORKERS} | {f"{role} line" for role in WORKERS}
+    expected = {(name, "dragoman_worker") for name in workers}
+    expected |= {(f"dragoman door {role}", f"dragoman_{role}") for role in DOOR_ROLES}
+    running = "".join(processes_in(here.folder).values())
+    assert all(f" run {role} " in running for role in (*WORKERS, "door"))
+    query = "select application_name, usename from pg_stat_activity where application_name <> ''"
+    with psycopg.connect(dsn, application_name="test") as connection:
+        found = set(connection.execute(query).fetchall())
+    assert found - {("test", "dragoman_operator")} == expected
 
 
 def test_a_complaint_comes_back(here: Installation, rewritten: tuple[str, str]) -> None:

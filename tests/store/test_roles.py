@@ -37,10 +37,12 @@ finding                         S            SI     -        -        -       -
 gate                            -            Siu    SIU      -        -       -
 gate_now                        -            S      S        -        -       -
 history                         S            -      S        -        S       -
+installed                       S            S      S        S        S       S
 job                             SI           S      S        -        -       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -
+migration_step                  -            -      -        -        -       -
 my_rewrite                      -            -      -        S        -       -
 permit                          -            SID    S        -        -       -
 pipeline                        S            S      S        -        S       -

@@ -13,7 +13,7 @@ from starlette.types import Lifespan
 
 import dragoman
 from dragoman.api import problems
-from dragoman.api.cells import Cells, DSNOf, patience
+from dragoman.api.cells import Cells, Check, DSNOf, patience
 from dragoman.api.claims import read_verifier
 from dragoman.api.guard import Gate, Guard, NeedsLogin, is_loopback
 from dragoman.api.keys import read_keys
@@ -27,14 +27,16 @@ from dragoman.rewrite.orchestrator import Classify
 from dragoman.settings import Settings
 
 
-def build_app(settings: Settings, dsn_of: DSNOf, classify: Classify) -> FastAPI:
+def build_app(
+    settings: Settings, dsn_of: DSNOf, classify: Classify, check: Check | None = None
+) -> FastAPI:
     """The whole door. It asks for nothing outside until the first request does.
 
     >>> build_app(settings, server.dsn, advisor.classify)  # doctest: +SKIP
     """
     keys = read_keys(settings.home)
     gate = Gate(keys, is_open=is_loopback(settings.door.host))
-    cells = Cells(settings.cell, dsn_of)
+    cells = Cells(settings, dsn_of, check)
     pages = Pages(settings.cell)
     console = Console(lambda: cells.of("operator"), pages, settings.pace)
     app = FastAPI(

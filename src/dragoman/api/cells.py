@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Literal, TypeAlias
 
 from dragoman.core.errors import DatabaseDown
+from dragoman.settings import Settings
 from dragoman.store.database import Cell, open_cell
 
 Role: TypeAlias = Literal["orchestrator", "operator", "frontend"]
 DSNOf: TypeAlias = Callable[[str], str]
+Check: TypeAlias = Callable[[Cell, str], Awaitable[object]]
 
 PATIENCE_S = 4.0
 
@@ -22,9 +24,10 @@ class Cells:
     >>> cell = await cells.of("frontend")  # doctest: +SKIP
     """
 
-    def __init__(self, name: str, dsn_of: DSNOf) -> None:
-        self._name = name
+    def __init__(self, settings: Settings, dsn_of: DSNOf, check: Check | None = None) -> None:
+        self._settings = settings
         self._dsn_of = dsn_of
+        self._check = check
         self._open: dict[Role, Cell] = {}
         self._stack = AsyncExitStack()
         self._lock = asyncio.Lock()
@@ -33,9 +36,20 @@ class Cells:
         """The role's cell; DatabaseDown when the database does not answer in time."""
         async with patience(), self._lock:
             if role not in self._open:
-                cell = open_cell(self._dsn_of(role), name=self._name, role=f"dragoman door {role}")
-                self._open[role] = await self._stack.enter_async_context(cell)
+                self._open[role] = await self._stack.enter_async_context(self._checked(role))
             return self._open[role]
+
+    @asynccontextmanager
+    async def _checked(self, role: Role) -> AsyncGenerator[Cell]:
+        async with open_cell(
+            self._dsn_of(role),
+            name=self._settings.cell,
+            role=f"dragoman door {role}",
+            is_pooled=self._settings.database_line is not None,
+        ) as cell:
+            if self._check is not None:
+                await self._check(cell, role)
+            yield cell
 
     async def close(self) -> None:
         """Close every pool."""

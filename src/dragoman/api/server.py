@@ -12,7 +12,7 @@ import structlog
 import uvicorn
 
 from dragoman.api.app import build_app
-from dragoman.api.cells import DSNOf
+from dragoman.api.cells import Check, DSNOf
 from dragoman.api.keys import ensure_keys
 from dragoman.compose import wired
 from dragoman.core.errors import BadSetting
@@ -24,14 +24,16 @@ log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
 _GRACE_S = 5
 
 
-async def serve(settings: Settings, dsn_of: DSNOf, stop: asyncio.Event) -> None:
+async def serve(
+    settings: Settings, dsn_of: DSNOf, stop: asyncio.Event, check: Check | None = None
+) -> None:
     """Listen until told to stop; the address that was really taken is in home/run/door.url.
 
     >>> await serve(settings, server.dsn, stop)  # doctest: +SKIP
     """
     ensure_keys(settings.home)
     async with wired(settings) as providers:
-        app = build_app(settings, dsn_of, providers.advisor().classify)
+        app = build_app(settings, dsn_of, providers.advisor().classify, check)
         with _listening(settings.door) as listener:
             server = Server(
                 _config(app), settings.home / "run" / "door.url", _url(settings, listener)

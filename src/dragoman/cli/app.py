@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import logging
+import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -31,12 +32,18 @@ gate = typer.Typer(
     no_args_is_help=True,
 )
 schedule = typer.Typer(help="When submitter and collector run.", no_args_is_help=True)
-db = typer.Typer(help="The embedded database.", no_args_is_help=True)
+db = typer.Typer(help="The database.", no_args_is_help=True)
 app.add_typer(rewrite, name="rewrite")
 app.add_typer(review, name="review")
 app.add_typer(gate, name="gate")
 app.add_typer(schedule, name="schedule")
 app.add_typer(db, name="db")
+
+
+Risks = Annotated[
+    list[str] | None,
+    typer.Option(help="A setting of the server's log that may write values; recorded."),
+]
 
 
 def run() -> int:
@@ -60,6 +67,11 @@ def _do(work: Coroutine[object, object, int]) -> None:
         raise typer.Exit(code)
 
 
+def _accept(risks: list[str] | None) -> None:
+    if risks:
+        os.environ["DRAGOMAN_ACCEPT_SERVER_LOG_RISK"] = ",".join(risks)  # children read it too
+
+
 @app.command()
 def version() -> None:
     """Print the version."""
@@ -81,8 +93,9 @@ def demo(
 
 
 @app.command()
-def up() -> None:
+def up(accept_server_log_risk: Risks = None) -> None:
     """Run everything on this machine until Ctrl-C; without a provider, with the sandbox."""
+    _accept(accept_server_log_risk)
     from dragoman.cli.up import stay_up  # noqa: PLC0415 - see main
     from dragoman.settings import read_settings  # noqa: PLC0415 - see main
 
@@ -97,6 +110,7 @@ def run_role(
     which: Annotated[
         str | None, typer.Argument(help="After now: submitter or collector.", show_default=False)
     ] = None,
+    accept_server_log_risk: Risks = None,
 ) -> None:
     """Run one role in this process, as `up` does; or, with now, have a scheduled one run now."""
     if role == "now":
@@ -104,6 +118,7 @@ def run_role(
 
         _do(run_now(which or ""))
         return
+    _accept(accept_server_log_risk)
     from dragoman.cli.roles import run_until_stopped  # noqa: PLC0415 - see main
     from dragoman.settings import read_settings  # noqa: PLC0415 - see main
 
@@ -305,7 +320,7 @@ def schedule_resume(role: _Scheduled) -> None:
 
 @db.command("status")
 def db_status() -> None:
-    """How the embedded server stands."""
+    """How the database stands."""
     from dragoman.cli.db import show_status as show  # noqa: PLC0415 - see main
 
     raise typer.Exit(show())
@@ -325,6 +340,32 @@ def db_stop() -> None:
     from dragoman.cli.db import stop  # noqa: PLC0415 - see main
 
     stop()
+
+
+@db.command("migrate")
+def db_migrate() -> None:
+    """Bring the schema up to date, as its owner; workers of before go on meanwhile."""
+    from dragoman.cli.db import bring_up_to_date  # noqa: PLC0415 - see main
+
+    bring_up_to_date()
+
+
+@db.command("bootstrap")
+def db_bootstrap(
+    admin_url_env: Annotated[
+        str | None, typer.Option(help="The variable that holds the admin's URL.")
+    ] = None,
+    admin_url_file: Annotated[
+        Path | None, typer.Option(help="The file that holds the admin's URL.")
+    ] = None,
+    new_passwords: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option(help="Give every role a new password, whatever it was.")
+    ] = False,
+) -> None:
+    """Make database, roles and schema on the server that the setting `database` names."""
+    from dragoman.cli.db import make_ready  # noqa: PLC0415 - see main
+
+    make_ready(admin_url_env, admin_url_file, anew=new_passwords)
 
 
 @db.command("psql")

@@ -23,7 +23,7 @@ from rich.live import Live
 from rich.table import Table
 
 from dragoman.cli.complaints import COMPLAINTS
-from dragoman.cli.db import dsn_of
+from dragoman.cli.db import cell_of
 from dragoman.cli.hint import hint
 from dragoman.cli.review import hand_in
 from dragoman.cli.rewrite import HOME, orchestrating
@@ -36,7 +36,7 @@ from dragoman.core.job import State
 from dragoman.rewrite import store
 from dragoman.rewrite.orchestrator import Complaint
 from dragoman.settings import Settings, read_settings
-from dragoman.store.database import Cell, open_cell
+from dragoman.store.database import Cell
 
 _HERE = "dragoman.cli"
 _PATIENCE_S = 90.0
@@ -117,9 +117,7 @@ async def _travel(
         await asyncio.to_thread(_make_trouble, settings)
     travellers = await _hand_in(settings, complaints)
     until = time.monotonic() + _PATIENCE_S
-    async with open_cell(
-        dsn_of(settings, "operator"), name=settings.cell, role="dragoman demo"
-    ) as cell:
+    async with cell_of(settings, "operator", "dragoman demo") as cell:
         progress = await _look(cell, travellers)
         with Live(_table(progress), console=out, refresh_per_second=4, transient=True) as live:
             while not progress.is_over and time.monotonic() < until:

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import typer
 
-from dragoman.cli.db import dsn_of, require_running
+from dragoman.cli.db import cell_of, require_running
 from dragoman.cli.hint import hint
 from dragoman.core.errors import CommitUnknown, TryAgain
 from dragoman.settings import read_settings
-from dragoman.store.database import Cell, open_cell
+from dragoman.store.database import Cell
 from dragoman.store.erasure import Extent, Scope, count_erasable, erase
 
 _PAUSE_S = 1.0
@@ -22,9 +22,7 @@ async def erase_rows(home: UUID, user: UUID | None, *, is_sure: bool) -> int:
     """Show what there is, ask, and erase it; 1 if something is left that somebody works on."""
     settings, scope = read_settings(), Scope(home, user)
     require_running(settings)
-    async with open_cell(
-        dsn_of(settings, "eraser"), name=settings.cell, role="dragoman cli"
-    ) as cell:
+    async with cell_of(settings, "eraser") as cell:
         found = await count_erasable(cell, scope)
         whose = f"home {home}" if user is None else f"user {user} of home {home}"
         typer.echo(f"{whose}: {_told(found)}")

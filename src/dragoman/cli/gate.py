@@ -8,12 +8,12 @@ from uuid import UUID
 
 import typer
 
-from dragoman.cli.db import dsn_of, require_running
+from dragoman.cli.db import cell_of, require_running
 from dragoman.core.errors import BadInput, NotFound
 from dragoman.core.gate import Gate
 from dragoman.settings import read_settings
 from dragoman.store import gates
-from dragoman.store.database import Cell, open_cell
+from dragoman.store.database import Cell
 from dragoman.store.workers import know_actor
 
 _Names = tuple[str, str, str]
@@ -78,9 +78,7 @@ async def open_gate(names: _Names) -> int:
 async def _cell() -> AsyncGenerator[Cell]:
     settings = read_settings()
     require_running(settings)
-    async with open_cell(
-        dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli"
-    ) as cell:
+    async with cell_of(settings, "operator") as cell:
         yield cell
 
 

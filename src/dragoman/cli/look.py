@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dragoman.cli.db import dsn_of, require_running
+from dragoman.cli.db import cell_of, require_running
 from dragoman.console.job import explain, read_job_page
 from dragoman.console.queries import Reading
 from dragoman.core.canonical import JSONObject, canonical
@@ -18,7 +18,7 @@ from dragoman.core.errors import NotFound
 from dragoman.core.ids import JobId
 from dragoman.core.job import State
 from dragoman.settings import read_settings
-from dragoman.store.database import Cell, open_cell
+from dragoman.store.database import Cell
 from dragoman.store.gates import list_gates
 from dragoman.store.jobs import cancel_jobs
 from dragoman.store.workers import know_actor
@@ -33,7 +33,7 @@ async def show_status() -> int:
     settings = read_settings()
     require_running(settings)
     async with (
-        open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli") as cell,
+        cell_of(settings, "operator") as cell,
         cell.transaction("read") as tx,
     ):
         jobs = await tx.dicts("look/count_states", _HERE)
@@ -81,7 +81,7 @@ async def show_job(job_id: UUID) -> int:
     settings = read_settings()
     require_running(settings)
     async with (
-        open_cell(dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli") as cell,
+        cell_of(settings, "operator") as cell,
         cell.transaction("read") as tx,
     ):
         page = await read_job_page(Reading(tx), job_id)
@@ -136,9 +136,7 @@ async def cancel_job(job_id: UUID) -> int:
     """Cancel a job; a final one stays as it is, and that is said."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(
-        dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli"
-    ) as cell:
+    async with cell_of(settings, "operator") as cell:
         actor = await _operator(cell)
         canceled = await cancel_jobs(cell, actor, [JobId(job_id)])
     typer.echo(

@@ -9,7 +9,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import typer
 
-from dragoman.cli.db import dsn_of, require_running
+from dragoman.cli.db import cell_of, require_running
 from dragoman.cli.hint import hint
 from dragoman.compose import pipelines_of, review_routing
 from dragoman.core.errors import BadSetting, NotFound
@@ -20,7 +20,7 @@ from dragoman.review.git import SourceFailed
 from dragoman.review.paths import AllowList
 from dragoman.review.source import resolve
 from dragoman.settings import Settings, read_settings
-from dragoman.store.database import Cell, open_cell
+from dragoman.store.database import Cell
 from dragoman.store.workers import know_actor
 
 PROJECT = uuid5(NAMESPACE_URL, "dragoman/local-project")
@@ -38,9 +38,7 @@ async def enqueue(
     """Hand in a review and print its job."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(
-        dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli"
-    ) as cell:
+    async with cell_of(settings, "orchestrator") as cell:
         made = await hand_in(
             cell, settings, repository, revisions, to, key=key, version=version, is_rerun=is_rerun
         )
@@ -91,9 +89,7 @@ async def show(job_id: UUID) -> int:
     """Print how a review stands, and its messages."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(
-        dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli"
-    ) as cell:
+    async with cell_of(settings, "orchestrator") as cell:
         shown = await store.show_review(cell, JobId(job_id))
         if shown is None:
             raise NotFound("there is no review with this id")

@@ -10,7 +10,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 import typer
 
-from dragoman.cli.db import dsn_of, require_running
+from dragoman.cli.db import cell_of, require_running
 from dragoman.cli.hint import hint
 from dragoman.compose import wired
 from dragoman.core.errors import BadInput, NotFound
@@ -19,7 +19,7 @@ from dragoman.core.text import check_text
 from dragoman.rewrite import store
 from dragoman.rewrite.orchestrator import Complaint, Orchestrator
 from dragoman.settings import Settings, read_settings
-from dragoman.store.database import Cell, open_cell
+from dragoman.store.database import Cell
 from dragoman.store.workers import know_actor
 
 HOME = uuid5(NAMESPACE_URL, "dragoman/local-home")
@@ -32,11 +32,7 @@ _MAX_INPUT = 1 << 20
 @asynccontextmanager
 async def orchestrating(settings: Settings, name: str = "cli") -> AsyncGenerator[Orchestrator]:
     """The way in, for as long as the block runs."""
-    dsn = dsn_of(settings, "orchestrator")
-    async with (
-        open_cell(dsn, name=settings.cell, role="dragoman cli") as cell,
-        wired(settings) as providers,
-    ):
+    async with cell_of(settings, "orchestrator") as cell, wired(settings) as providers:
         async with cell.transaction("know_actor") as tx:
             actor = await know_actor(tx, "orchestrator", name)
         yield Orchestrator(cell, actor, providers.advisor().classify)
@@ -75,9 +71,7 @@ async def show(request_id: UUID) -> int:
     """Print how one complaint stands, and its rewrite."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(
-        dsn_of(settings, "orchestrator"), name=settings.cell, role="dragoman cli"
-    ) as cell:
+    async with cell_of(settings, "orchestrator") as cell:
         return await _show(cell, request_id)
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import structlog
 
-from dragoman.cli.db import dsn_of
+from dragoman.cli.db import cell_of, check_cell, check_roles, dsn_of, line_dsn_of
 from dragoman.compose import channels_of, pipelines_of, wired
-from dragoman.core.errors import BadSetting, LeaseLost
+from dragoman.core.errors import BadSetting, DatabaseError, LeaseLost
 from dragoman.rewrite.store import fail_waiting
 from dragoman.settings import Settings
-from dragoman.store.database import Cell, open_cell
+from dragoman.store.database import Cell
+from dragoman.store.preflight import Unfit, accept_risks, prove_role
 from dragoman.work.collector import Collector
 from dragoman.work.line import open_line
 from dragoman.work.loop import Loop, Station
@@ -26,6 +27,7 @@ from dragoman.work.worker import Worker
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
 
+DOOR_ROLES = ("orchestrator", "operator", "frontend")
 WORKERS = ("submitter", "collector", "worker", "relay", "sweeper")
 
 
@@ -45,7 +47,9 @@ async def _run(settings: Settings, role: str) -> int:
         if role == "door":
             from dragoman.api import serve  # noqa: PLC0415 - a worker has no door
 
-            await serve(settings, partial(dsn_of, settings), stop)
+            await _check_door(settings)
+            check = partial(check_cell, settings)
+            await serve(settings, partial(dsn_of, settings), stop, check)
         else:
             async with _station(settings, role) as station, _loop(settings, role, station) as work:
                 log.info("running", role=role, worker=str(station.line.worker))
@@ -55,14 +59,28 @@ async def _run(settings: Settings, role: str) -> int:
     return 0
 
 
+async def _check_door(settings: Settings) -> None:
+    """Refuse a database that is not fit; the door opens without one, and asks again then."""
+    try:
+        await check_roles(settings, DOOR_ROLES)
+    except Unfit:
+        raise
+    except DatabaseError:
+        log.warning("no database yet", role="door")
+
+
 @asynccontextmanager
 async def _station(settings: Settings, role: str) -> AsyncGenerator[Station]:
-    pace, dsn = settings.pace, dsn_of(settings, "worker")
+    pace, dsn = settings.pace, line_dsn_of(settings, "worker")
     channels = channels_of(settings) if role != "door" else {}
-    async with (
-        open_cell(dsn, name=settings.cell, role=f"dragoman {role}") as cell,
-        open_line(dsn, role=role, name=role, lease_s=pace.lease_s) as line,
-    ):
+    async with AsyncExitStack() as stack:
+        cell = await stack.enter_async_context(cell_of(settings, "worker", f"dragoman {role}"))
+        accepted = await check_cell(settings, cell, "worker")  # before a lease is taken
+        line = await stack.enter_async_context(
+            open_line(dsn, role=role, name=role, lease_s=pace.lease_s)
+        )
+        await prove_role(line.connection, "dragoman_worker")
+        await accept_risks(cell, line.worker, accepted)
         yield Station(cell, line, pipelines_of(settings, channels), pace)
 
 

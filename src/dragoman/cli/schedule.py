@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dragoman.cli.db import dsn_of, require_running
+from dragoman.cli.db import cell_of, require_running
 from dragoman.core.errors import BadInput
 from dragoman.settings import read_settings
 from dragoman.store import schedules
-from dragoman.store.database import Cell, open_cell
+from dragoman.store.database import Cell
 from dragoman.store.workers import know_actor
 from dragoman.work.collector import Collector
 from dragoman.work.submitter import Submitter
@@ -122,9 +122,7 @@ async def _acting() -> AsyncGenerator[tuple[Cell, UUID]]:
     """The cell as the operator sees it, and who acts."""
     settings = read_settings()
     require_running(settings)
-    async with open_cell(
-        dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli"
-    ) as cell:
+    async with cell_of(settings, "operator") as cell:
         async with cell.transaction("know_actor") as tx:
             actor = await know_actor(tx, "operator", "cli")
         yield cell, actor

@@ -21,8 +21,8 @@ from types import FrameType
 import typer
 
 from dragoman.cli.alone import only_one
-from dragoman.cli.db import dsn_of, prepare, server_of
-from dragoman.cli.roles import WORKERS
+from dragoman.cli.db import Database, cell_of, check_roles, database_of, prepare
+from dragoman.cli.roles import DOOR_ROLES, WORKERS
 from dragoman.compose import (
     channels_of,
     mail_file,
@@ -35,8 +35,6 @@ from dragoman.compose import (
 from dragoman.core.errors import BadSetting, DragomanError
 from dragoman.review.paths import AllowList
 from dragoman.settings import DoorSettings, Settings, read_secret
-from dragoman.store.database import open_cell
-from dragoman.store.embedded import Server
 
 _PR_SET_PDEATHSIG = 1
 _ENDINGS = (signal.SIGINT, signal.SIGTERM)
@@ -100,7 +98,7 @@ class Supervisor:
     """Everything that `dragoman up` runs."""
 
     settings: Settings
-    server: Server
+    server: Database
     outside: list[Child] = field(
         default_factory=list[Child]
     )  # the sandbox: a stand-in for the outside world
@@ -174,7 +172,7 @@ def supervised(
     """
     _refuse_impossible(settings)
     with only_one(settings.home), _terminable() as ignore:
-        supervisor = Supervisor(settings, server_of(settings))
+        supervisor = Supervisor(settings, database_of(settings))
         _take_port(settings.door, tell)
         try:
             tell("database …")
@@ -273,11 +271,8 @@ def _role(role: str, run: Path) -> Child:
 
 
 async def _write_routes(settings: Settings) -> None:
-    dsn = dsn_of(settings, "operator")
-    async with (
-        wired(settings) as providers,
-        open_cell(dsn, name=settings.cell, role="dragoman up") as cell,
-    ):
+    await check_roles(settings, ("worker", *DOOR_ROLES))
+    async with wired(settings) as providers, cell_of(settings, "operator", "dragoman up") as cell:
         providers.advisor()  # this and the channels refuse what every role would die of
         channels_of(settings)
         await write_routes(cell, settings)

@@ -16,7 +16,8 @@ DragomanError
     ├── TryAgain        deadlock, lock time-out, serialization
     ├── CommitUnknown   the reply of COMMIT was lost: ask again what is done
     └── DatabaseDown    no server, or it is recovering
-        └── ServerDown  the embedded one, which says where its log is (store/cluster.py)
+        ├── ServerDown  the embedded one, which says where its log is (store/cluster.py)
+        └── Unfit       it answers, and could not keep our promises (store/preflight.py)
 """
 
 from __future__ import annotations

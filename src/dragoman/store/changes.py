@@ -19,8 +19,13 @@ async def record_change(
     1
     """
     told = canonical({**(facts or {}), "verb": verb, "subject": subject})
-    await tx.run("change/lock_changes", lock=_LOCK)
+    await lock_changes(tx)
     rows = await tx.tuples(
         "change/record_change", actor=actor, verb=verb, subject=subject, facts=told
     )
     return int(rows[0][0])
+
+
+async def lock_changes(tx: Tx) -> None:
+    """Be the only one who writes changes until this transaction ends."""
+    await tx.run("change/lock_changes", lock=_LOCK)

@@ -230,16 +230,27 @@ def translate(error: psycopg.Error) -> DatabaseError:
 
 @asynccontextmanager
 async def open_cell(
-    dsn: str, *, name: str = "main", schema: str = "dragoman", role: str = "dragoman", size: int = 4
+    dsn: str,
+    *,
+    name: str = "main",
+    schema: str = "dragoman",
+    role: str = "dragoman",
+    size: int = 4,
+    is_pooled: bool = False,
 ) -> AsyncGenerator[Cell]:
-    """A pool on one cell; proven by a statement before it is handed out."""
+    """A pool on one cell; proven by a statement before it is handed out.
+
+    Behind a pooler (`is_pooled`) each transaction may run in another session: nothing is prepared,
+    and the role's own settings in its database name the schema.
+    """
     proven: WeakKeyDictionary[AsyncConnection, float] = WeakKeyDictionary()
 
     async def configure(connection: AsyncConnection) -> None:
         register_dumpers(connection.adapters)
         # From the first call on: an unprepared statement is planned for the values it is given,
-        # and for a thousand of them the planner would rather read the whole hot table.
-        connection.prepare_threshold = 0
+        # and for a thousand of them the planner would rather read the whole hot table. Behind a
+        # pooler nothing can be prepared; there the worker's own plan_cache_mode sees to that.
+        connection.prepare_threshold = None if is_pooled else 0
 
     async def check(connection: AsyncConnection) -> None:
         """Ask a connection that has been idle whether it is still there; a busy one has told."""
@@ -248,7 +259,9 @@ async def open_cell(
             await AsyncConnectionPool.check_connection(connection)
         proven[connection] = now
 
-    kwargs = {"options": f"-c search_path={schema}", "application_name": role}
+    kwargs: dict[str, Any] = {"application_name": role}
+    if not is_pooled:
+        kwargs["options"] = f"-c search_path={schema}"
     pool = AsyncConnectionPool[AsyncConnection](
         dsn,
         min_size=1,

@@ -28,6 +28,7 @@ from dragoman.store.cluster import MAJOR, PORT, Child, Cluster, ServerDown
 from dragoman.store.roles import (
     ADMIN,
     DATABASE,
+    HOW_TO_CONNECT,
     ROLES,
     Secrets,
     close_database,
@@ -317,16 +318,11 @@ class Server:
 
     def _conninfo(self, role: str, password: str, database: str) -> str:
         return make_conninfo(
+            "",
             host=str(self._cluster.sockets),
             port=PORT,
             dbname=database,
             user=role,
             password=password,
-            connect_timeout=5,
-            tcp_user_timeout=5000,
-            keepalives=1,
-            keepalives_idle=5,
-            keepalives_interval=2,
-            keepalives_count=3,
-            target_session_attrs="read-write",
+            **HOW_TO_CONNECT,
         )

@@ -20,6 +20,17 @@ ADMIN = "dragoman_admin"
 OWNER = "dragoman_owner"
 DATABASE = "dragoman"
 
+# A network that swallows packets is noticed in seconds, and a replica never decides.
+HOW_TO_CONNECT: Mapping[str, str | int] = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 5000,
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "target_session_attrs": "read-write",
+}
+
 _SHORT = {
     "statement_timeout": "15s",
     "lock_timeout": "2s",
@@ -39,6 +50,13 @@ ROLES: Mapping[str, Mapping[str, str]] = {
 }
 
 
+_RIGHTS = """
+select rolcanlogin, rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls
+  from pg_catalog.pg_roles where rolname = %s
+"""
+_AS_THE_TEMPLATE = sql.SQL("")
+
+
 class Secrets:
     """One 0600 file per role, in a directory that nobody else can enter."""
 
@@ -50,20 +68,26 @@ class Secrets:
         if role != ADMIN and role not in ROLES:
             raise BadSetting(f"There is no role {role!r}; there are {', '.join((ADMIN, *ROLES))}.")
         try:
-            return (self.folder / role).read_text(encoding="ascii")
+            return (self.folder / role).read_text(encoding="ascii").strip()
         except FileNotFoundError:
             raise NotFound(
                 f"There is no password in {self.folder / role}: bootstrap first."
             ) from None
+        except (OSError, UnicodeDecodeError):
+            raise BadSetting(f"The password in {self.folder / role} cannot be read.") from None
+
+    def has(self, role: str) -> bool:
+        """Whether there is a password of this role."""
+        return (self.folder / role).exists()
 
     def ensure(self, role: str) -> None:
         """Make a password where there is none."""
-        if not (self.folder / role).exists():
+        if not self.has(role):
             self.renew(role)
 
     def renew(self, role: str) -> None:
         """A new random password."""
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(self.folder / role, secrets.token_urlsafe(32), 0o600)
 
     def propose(self) -> str:
@@ -101,16 +125,21 @@ def set_password(connection: Connection, role: str, password: str) -> None:
 
 
 def make_role(connection: Connection, role: str, settings: Mapping[str, str]) -> None:
-    """Create a role if it is absent; whatever it was, it ends with our rights and settings."""
+    """Create a role if it is absent; whatever it was, it ends with our rights and settings.
+
+    An admin without superuser may not even repeat what a role is already, so nothing is repeated.
+    """
     name = sql.Identifier(role)
-    known = connection.execute("select from pg_catalog.pg_roles where rolname = %s", (role,))
-    if not known.rowcount:
-        connection.execute(sql.SQL("create role {}").format(name))
-    connection.execute(
-        sql.SQL(
-            "alter role {} with login nosuperuser nocreatedb nocreaterole noreplication nobypassrls"
-        ).format(name)
-    )
+    rights = connection.execute(_RIGHTS, (role,)).fetchone()
+    if rights is None:
+        connection.execute(sql.SQL("create role {} login").format(name))
+    elif rights != (True, False, False, False, False, False):
+        connection.execute(
+            sql.SQL(
+                "alter role {} with login nosuperuser nocreatedb nocreaterole noreplication"
+                " nobypassrls"
+            ).format(name)
+        )
     connection.execute(sql.SQL("alter role {} reset all").format(name))
     for key, value in settings.items():
         connection.execute(
@@ -119,15 +148,23 @@ def make_role(connection: Connection, role: str, settings: Mapping[str, str]) ->
 
 
 def make_database(
-    connection: Connection, name: str, template: str = "template1", strategy: str = "wal_log"
-) -> None:
+    connection: Connection,
+    name: str,
+    template: str = "template1",
+    strategy: str = "wal_log",
+    locale: sql.Composable = _AS_THE_TEMPLATE,
+) -> bool:
     """Create a database of the owner's if it is absent, and let our roles alone connect to it."""
     database = sql.Identifier(name)
     known = connection.execute("select from pg_catalog.pg_database where datname = %s", (name,))
     if not known.rowcount:
         connection.execute(
-            sql.SQL("create database {} owner {} template {} strategy {}").format(
-                database, sql.Identifier(OWNER), sql.Identifier(template), sql.Identifier(strategy)
+            sql.SQL("create database {} owner {} template {} strategy {} {}").format(
+                database,
+                sql.Identifier(OWNER),
+                sql.Identifier(template),
+                sql.Identifier(strategy),
+                locale,
             )
         )
     close_database(connection, name)
@@ -136,6 +173,7 @@ def make_database(
             database, sql.SQL(", ").join(map(sql.Identifier, ROLES))
         )
     )
+    return not known.rowcount
 
 
 def close_database(connection: Connection, name: str) -> None:

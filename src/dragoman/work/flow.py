@@ -124,5 +124,5 @@ class Flow:
             self.finishing = asyncio.create_task(self._finish())
 
     async def _finish(self) -> None:
-        finished, self.done = self.done, []
+        finished, self.done = self.done[: self.most], self.done[self.most :]
         await self.finish(finished)
