@@ -7,6 +7,7 @@ import io
 import logging
 import sys
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -30,6 +31,10 @@ db = typer.Typer(help="The embedded database.", no_args_is_help=True)
 app.add_typer(rewrite, name="rewrite")
 app.add_typer(review, name="review")
 app.add_typer(db, name="db")
+audit = typer.Typer(
+    help="What happened, and the proof that nobody rewrote it.", no_args_is_help=True
+)
+app.add_typer(audit, name="audit")
 
 
 def run() -> int:
@@ -209,3 +214,17 @@ def db_psql(
     from dragoman.cli.db import open_psql  # noqa: PLC0415 - see main
 
     open_psql(role)
+
+
+@audit.command("verify")
+def audit_verify(
+    job: Annotated[UUID | None, typer.Option(help="Only this job's chain.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(help="Only chains that have moved since then (UTC)."),
+    ] = None,
+) -> None:
+    """Compute every chain again from its events; 1 when anything is wrong."""
+    from dragoman.cli.audit import show_verdict  # noqa: PLC0415 - see main
+
+    _do(show_verdict(job, since.replace(tzinfo=UTC) if since else None))
