@@ -63,6 +63,15 @@ class DoorSettings(Section):
     port: int = Field(default=8420, ge=0, lt=65536)
 
 
+class AuditSettings(Section):
+    """Where the history is anchored, and with which key. Without a file it is not."""
+
+    anchor_file: Path | None = None
+    anchor_every_s: float = Field(default=300, ge=1, le=86_400)
+    key_env: str | None = None
+    key_file: Path | None = None
+
+
 class Settings(Section):
     """Everything an installation is told from outside."""
 
@@ -74,6 +83,7 @@ class Settings(Section):
     mail: MailSettings = MailSettings()
     review: ReviewSettings = ReviewSettings()
     door: DoorSettings = DoorSettings()
+    audit: AuditSettings = AuditSettings()
 
     @field_validator("home")
     @classmethod

@@ -221,10 +221,25 @@ def audit_verify(
     job: Annotated[UUID | None, typer.Option(help="Only this job's chain.")] = None,
     since: Annotated[
         datetime | None,
-        typer.Option(help="Only chains that have moved since then (UTC)."),
+        typer.Option(help="Only what has moved since then (UTC)."),
     ] = None,
+    anchors: Annotated[
+        Path | None, typer.Option(help="Compare the history with the anchors in this file.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The file with the anchors' public key.")] = None,
 ) -> None:
-    """Compute every chain again from its events; 1 when anything is wrong."""
-    from dragoman.cli.audit import show_verdict  # noqa: PLC0415 - see main
+    """Compute every chain again from its events; the exit code is 1 when anything is wrong."""
+    from dragoman.cli.audit import Asked, show_verdict  # noqa: PLC0415 - see main
 
-    _do(show_verdict(job, since.replace(tzinfo=UTC) if since else None))
+    moved = since.replace(tzinfo=UTC) if since else None
+    _do(show_verdict(Asked(job, moved, anchors, key)))
+
+
+@audit.command("keygen")
+def audit_keygen(
+    file: Annotated[Path, typer.Argument(help="Where the key goes; FILE.pub is its public half.")],
+) -> None:
+    """Make a key that signs anchors, and the one that checks them."""
+    from dragoman.cli.audit import make_key  # noqa: PLC0415 - see main
+
+    make_key(file)

@@ -24,6 +24,7 @@ from dragoman.cli.alone import only_one
 from dragoman.cli.db import dsn_of, prepare, server_of
 from dragoman.cli.roles import WORKERS
 from dragoman.compose import (
+    audit_key,
     channels_of,
     mail_file,
     provider_url,
@@ -193,6 +194,8 @@ def _refuse_impossible(settings: Settings) -> None:
         AllowList.read(settings.review.allow)
     read_secret(settings.provider.api_key_env, settings.provider.api_key_file)
     read_secret(settings.mail.password_env, settings.mail.password_file)
+    if settings.audit.anchor_file:
+        audit_key(settings)
     if not settings.uses_sandbox:
         provider_url(settings)
 

@@ -96,9 +96,11 @@ class Fault(StrEnum):
     NO_EVENTS = "the job has no events"
     NO_JOB = "there are events of a job that is not there"
     WORDS = "verb and subject are not those that were hashed"
-    ANCHOR = "the events of this time are not those that were anchored"
-    LINE = "this line of the anchors was not written by the holder of the key"
-    LINES = "this line of the anchors does not follow the one before it"
+    ANCHOR = "the history of this time is not the one that was anchored"
+    ANCHORED_CHANGES = "the changes made until then are not those that were anchored"
+    BEFORE = "there are events from before the first anchor"
+    LINE = "this line was not written by the holder of the key"
+    LINES = "this line does not follow the one before it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,12 @@ class Divergence:
     fault: Fault
     job_id: JobId | None = None
     seq: int | None = None
+    where: str = "change"
 
     def __str__(self) -> str:
         """One line for a person."""
-        where = f"job {self.job_id} event {self.seq}" if self.job_id else f"number {self.seq}"
-        return f"{where}: {self.fault}"
+        where = f"job {self.job_id}, event" if self.job_id else self.where
+        return f"{where} {self.seq}: {self.fault}"
 
 
 @dataclass(slots=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 from uuid import UUID
 
 from psycopg.rows import class_row
 
+from dragoman.core.anchor import Part
 from dragoman.core.chain import Change, Event, Head
 from dragoman.core.ids import JobId
 from dragoman.store.database import Cell, Tx, statement
@@ -19,12 +21,30 @@ T = TypeVar("T")
 _FETCH = 5_000
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Which life of which cell this is, and its time."""
+
+    name: str
+    incarnation: UUID
+    created_at: datetime
+    now: datetime
+
+
 @asynccontextmanager
 async def one_moment(cell: Cell) -> AsyncGenerator[Tx]:
     """A transaction in which events and heads agree; keep it short, it holds back clean-up."""
     async with cell.transaction("read") as tx:
         await tx.run("audit/read_consistently")
         yield tx
+
+
+async def read_moment(cell: Cell) -> tuple[Moment, frozenset[str]]:
+    """The time, and the transactions whose events may be older than it and not yet be seen."""
+    async with cell.transaction("read") as tx:
+        [moment] = await tx.fetch(Moment, "audit/read_moment")
+        writers = await tx.tuples("audit/list_writers")
+        return moment, frozenset(row[0] for row in writers)
 
 
 async def list_heads(tx: Tx, after: UUID, since: datetime | None, most: int) -> list[Head]:
@@ -45,6 +65,19 @@ def read_range(tx: Tx, after: UUID, upto: UUID) -> AsyncGenerator[Event]:
 def read_chains(tx: Tx, ids: Sequence[JobId]) -> AsyncGenerator[Event]:
     """Every event of these jobs."""
     return _stream(tx, Event, "audit/read_chains", ids=list(ids))
+
+
+async def read_window(tx: Tx, since: datetime, upto: datetime) -> AsyncGenerator[Part]:
+    """What is anchored of the events of a time."""
+    await tx.run("audit/allow_time")
+    async for part in _stream(tx, Part, "audit/read_window", since=since, upto=upto):
+        yield part
+
+
+async def last_change(tx: Tx) -> tuple[int, bytes] | None:
+    """Number and hash of the newest change."""
+    rows = await tx.tuples("audit/last_change")
+    return (rows[0][0], rows[0][1]) if rows else None
 
 
 def read_changes(tx: Tx) -> AsyncGenerator[Change]:

@@ -19,7 +19,7 @@ from dragoman.store import audit
 from dragoman.store.database import Cell, Tx
 
 _FIRST, _LAST = UUID(int=0), UUID(int=(1 << 128) - 1)
-_PORTION = 500
+_PORTION = 2_000
 _KEPT = 100
 
 
