@@ -24,6 +24,7 @@ EXPECTED = """
 actor                           SI           SI     SI       -        S       -
 alert                           SIu          SIU    SIU      -        -       -
 attempt                         -            -      S        -        S       -
+audit                           -            -      S        -        S       -
 batch                           -            SIU    S        -        -       -
 batch_item                      -            SIU    S        -        -       -
 cell                            S            S      S        -        S       -
@@ -35,7 +36,7 @@ delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -
 finding                         S            SI     -        -        -       -
 history                         S            -      S        -        S       -
-job                             SI           S      S        -        -       -
+job                             SI           S      S        -        s       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -

@@ -235,6 +235,34 @@ def audit_verify(
     _do(show_verdict(Asked(job, moved, anchors, key)))
 
 
+@audit.command("show")
+def audit_show(
+    id: Annotated[UUID, typer.Argument(help="A job, or the request that it was made for.")],  # noqa: A002 - the word on the help page
+    as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """The whole story of one job, each event verified, without one word of anybody's message."""
+    from dragoman.cli.story import show_story  # noqa: PLC0415 - see main
+
+    _do(show_story(id, as_json=as_json))
+
+
+@audit.command("report")
+def audit_report(
+    since: Annotated[
+        datetime | None, typer.Option(help="Only what was enqueued since then (UTC).")
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="A TOML file with what a million tokens cost.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Tokens and money by language pair, failures by model, checks by prompt."""
+    from dragoman.cli.report import show_report  # noqa: PLC0415 - see main
+
+    moved = since.replace(tzinfo=UTC) if since else None
+    _do(show_report(moved, prices, as_json=as_json))
+
+
 @audit.command("keygen")
 def audit_keygen(
     file: Annotated[Path, typer.Argument(help="Where the key goes; FILE.pub is its public half.")],

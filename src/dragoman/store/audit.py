@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from psycopg.rows import class_row
@@ -39,6 +39,51 @@ async def one_moment(cell: Cell) -> AsyncGenerator[Tx]:
         yield tx
 
 
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Somebody who acted."""
+
+    id: UUID
+    role: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """What one pair of languages took at one model."""
+
+    languages: str
+    provider: str
+    model: str
+    mode: str
+    jobs: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How the jobs of one model ended."""
+
+    provider: str
+    model: str
+    jobs: int
+    completed: int
+    failed: int
+    canceled: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """How often the checks said something of one prompt's outputs."""
+
+    prompt_version: str
+    code: str
+    jobs: int
+
+
 async def read_moment(cell: Cell) -> tuple[Moment, frozenset[str]]:
     """The time, and the transactions whose events may be older than it and not yet be seen."""
     async with cell.transaction("read") as tx:
@@ -55,6 +100,37 @@ async def list_heads(tx: Tx, after: UUID, since: datetime | None, most: int) -> 
 async def read_head(tx: Tx, job_id: UUID) -> list[Head]:
     """The head of one job, if it is there."""
     return await tx.fetch(Head, "audit/read_head", id=job_id)
+
+
+async def find_jobs(tx: Tx, request_id: UUID) -> list[JobId]:
+    """The jobs that were made for a request."""
+    return [JobId(row[0]) for row in await tx.tuples("audit/find_jobs", id=request_id)]
+
+
+async def name_actors(tx: Tx, ids: Sequence[UUID]) -> dict[UUID, Actor]:
+    """Who they are, as far as they are known."""
+    found = await tx.fetch(Actor, "audit/name_actors", ids=list(ids))
+    return {actor.id: actor for actor in found}
+
+
+async def read_record(cell: Cell, job_id: JobId) -> dict[str, Any] | None:
+    """The record of an execution, folded from its events."""
+    async with one_moment(cell) as tx:
+        found = await tx.dicts("audit/read_record", id=job_id)
+        return found[0] if found else None
+
+
+async def sum_up(
+    cell: Cell, since: datetime | None
+) -> tuple[list[Languages], list[Outcomes], list[Checks]]:
+    """Three sums over the records of everything that was enqueued since a time."""
+    async with one_moment(cell) as tx:
+        await tx.run("audit/allow_time")
+        return (
+            await tx.fetch(Languages, "audit/sum_languages", since=since),
+            await tx.fetch(Outcomes, "audit/sum_outcomes", since=since),
+            await tx.fetch(Checks, "audit/sum_checks", since=since),
+        )
 
 
 def read_range(tx: Tx, after: UUID, upto: UUID) -> AsyncGenerator[Event]:
