@@ -33,7 +33,7 @@ async def show_story(job_or_request: UUID, *, as_json: bool) -> int:
 def _print(story: Story) -> None:
     out = Console()
     for name, value in story.record.items():
-        if name != "timestamps":  # the events say it
+        if value is not None and name != "timestamps":  # the events say those
             told = value if isinstance(value, str) else canonical(value).decode()
             out.print(f"[dim]{name:34}[/]{told}", highlight=False, soft_wrap=True)
     out.print(_table(story))

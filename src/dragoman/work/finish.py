@@ -313,7 +313,7 @@ def _poisoned(one: Finished, refused: DataRefused) -> Finished:
     failure = Failure(
         FailureClass.RUNTIME_BUG, f"refused_by_database_{refused.sqlstate or 'unknown'}"
     )
-    return replace(one, outcome=Bury(failure))
+    return replace(one, outcome=Bury(failure, facts=_facts(one.outcome)))
 
 
 async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:

@@ -123,7 +123,7 @@ async def _record(cell: Cell, job_id: JobId) -> JSONObject:
         found = await audit.read_record(cell, job_id)
     except DataRefused:
         return {}
-    return {name: _plain(value) for name, value in (found or {}).items() if value is not None}
+    return {name: _plain(value) for name, value in (found or {}).items()}
 
 
 def _plain(value: Any) -> JSON:  # noqa: ANN401 - a database row
