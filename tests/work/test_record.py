@@ -19,10 +19,12 @@ from dragoman.cli.complaints import COMPLAINTS
 from dragoman.cli.report import Sums, read_prices, sum_up, to_json
 from dragoman.core.chain import Fault
 from dragoman.core.errors import BadInput, NotFound
-from dragoman.core.ids import JobId
+from dragoman.core.ids import HomeId, JobId
 from dragoman.core.job import Defer, Reason
 from dragoman.sandbox.server import Sandbox
 from dragoman.store import jobs
+from dragoman.store.erasure import Scope, erase
+from dragoman.work.audit import Report, verify
 from dragoman.work.finish import Finished, finish
 from dragoman.work.story import Story, tell_stories
 from dragoman.work.sweeper import Sweeper
@@ -130,6 +132,26 @@ def test_the_record_has_every_key_of_the_contract_and_outlives_its_rows(waiting:
         for table in tables:
             connection.execute(f"alter table {table} disable trigger user".encode())
             connection.execute(f"delete from {table}".encode())
+    assert records(waiting.database) == found
+
+
+@pytest.mark.req("R083")
+def test_an_erased_job_keeps_its_record_and_its_chain(waiting: Scene) -> None:
+    """After erasure the record is as it was, and the chain ends at the tombstone."""
+    rig.clean_up(waiting.database, waiting.sandbox)
+    found = records(waiting.database)
+
+    async def erase_all() -> Report:
+        async with stand.cell_of(waiting.database, "dragoman_eraser") as cell:
+            for home in {row["home_id"] for row in found}:
+                while await erase(cell, Scope(HomeId(home)), "test"):
+                    pass
+        async with stand.cell_of(waiting.database, "dragoman_auditor") as cell:
+            return await verify(cell)
+
+    report = asyncio.run(erase_all())
+    assert stand.rows(waiting.database, "select count(*) from job") == [(0,)]
+    assert (report.jobs, report.is_sound) == (rig.JOBS, True)
     assert records(waiting.database) == found
 
 
