@@ -9,8 +9,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from dragoman.channels.base import Channel
 from dragoman.channels.smtp import SMTP, Security, SMTPSettings
+from dragoman.core.anchor import read_private
 from dragoman.core.canonical import JSONObject, canonical, read_object
 from dragoman.core.errors import BadInput, BadSetting
 from dragoman.core.locale import Lane
@@ -28,6 +31,7 @@ from dragoman.settings import Settings, read_secret
 from dragoman.store.database import Cell, Intake
 from dragoman.store.intake import set_intake
 from dragoman.store.workers import know_actor
+from dragoman.work.notary import Notary
 from dragoman.work.pipeline import Pipelines
 
 _KNOWN_URLS = {"openai": "https://api.openai.com/v1"}
@@ -124,6 +128,18 @@ def _sandbox_mail(settings: Settings) -> tuple[str, int]:
             "the sandbox's mail server is not running here; start it with: dragoman up"
         ) from None
     return str(told["host"]), int(str(told["port"]))
+
+
+def notary_of(settings: Settings, auditor: Cell) -> Notary:
+    """Who writes the anchors: it reads as the auditor and signs with the audit's key."""
+    told = settings.audit
+    assert told.anchor_file is not None  # noqa: S101 - without a file there is no notary
+    return Notary(auditor, told.anchor_file, audit_key(settings), told.anchor_every_s)
+
+
+def audit_key(settings: Settings) -> Ed25519PrivateKey:
+    """The key that signs the anchors, or BadSetting."""
+    return read_private(read_secret(settings.audit.key_env, settings.audit.key_file))
 
 
 def pipelines_of(settings: Settings, channels: dict[str, Channel] | None = None) -> Pipelines:

@@ -66,6 +66,15 @@ class DoorSettings(Section):
     user_keys: tuple[Path, ...] = ()
 
 
+class AuditSettings(Section):
+    """Where the history is anchored, and with which key. Without a file it is not."""
+
+    anchor_file: Path | None = None
+    anchor_every_s: float = Field(default=300, ge=1, le=86_400)
+    key_env: str | None = None
+    key_file: Path | None = None
+
+
 class Settings(Section):
     """Everything an installation is told from outside."""
 
@@ -82,6 +91,7 @@ class Settings(Section):
     mail: MailSettings = MailSettings()
     review: ReviewSettings = ReviewSettings()
     door: DoorSettings = DoorSettings()
+    audit: AuditSettings = AuditSettings()
 
     @field_validator("home")
     @classmethod

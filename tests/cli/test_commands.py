@@ -45,7 +45,9 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "group", [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("db",)], ids=" ".join
+    "group",
+    [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("db",), ("audit",)],
+    ids=" ".join,
 )
 def test_a_bare_group_shows_its_commands(group: tuple[str, ...]) -> None:
     """Who types too little sees what there is."""

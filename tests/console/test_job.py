@@ -50,9 +50,9 @@ def test_every_link_of_a_chain_is_verified(busy: Scene) -> None:
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
-        ("update event set reason = 9 where job_id = %(job)s and seq = 2", "3 of 4 links verified"),
+        ("update event set reason = 9 where job_id = %(job)s and seq = 2", "4 of 5 links verified"),
         ("delete from event where job_id = %(job)s and seq = 4", "the last is not the head"),
-        ("delete from event where job_id = %(job)s and seq = 2", "1 of 3 links verified"),
+        ("delete from event where job_id = %(job)s and seq = 2", "1 of 4 links verified"),
     ],
 )
 def test_a_forged_history_is_shown(busy: Scene, forge: LiteralString, said: str) -> None:
@@ -96,7 +96,7 @@ def test_the_path_names_the_events(busy: Scene) -> None:
     assert 'aria-label="queued, processing, batch_submitted, failed"' in drawn
     assert drawn.count('class="took"') == 3
     assert drawn.count('class="was now"') == 1
-    assert re.findall(r'<g class="step">.*?<text[^>]*>([\d, ]+)<', drawn) == ["2", "3", "4"]
+    assert re.findall(r'<g class="step">.*?<text[^>]*>([\d, ]+)<', drawn) == ["2", "3", "5"]
 
 
 def test_a_batch_item_and_the_checks_are_told(busy: Scene) -> None:

@@ -15,7 +15,13 @@ from dragoman.work.sweeper import Sweeper
 from tests import stand
 from tests.crash import rig
 
-LINES_OF_FINISH = ("job/lock_units", "job/move_jobs", "output/store_outputs", "batch/settle_items")
+LINES_OF_FINISH = (
+    "job/lock_units",
+    "job/record_verdicts",
+    "job/move_jobs",
+    "output/store_outputs",
+    "batch/settle_items",
+)
 
 
 @pytest.fixture

@@ -196,7 +196,11 @@ def test_one_bad_item_fails_alone_and_each_has_its_own_trail() -> None:
             "select array_agg(kind order by seq) from history group by job_id order by 1",
         )
         steps = ["enqueued", "claimed", "submitted"]
-        assert trails == [([*steps, "completed"],), ([*steps, "completed"],), ([*steps, "failed"],)]
+        assert trails == [
+            ([*steps, "judged", "completed"],),
+            ([*steps, "judged", "completed"],),
+            ([*steps, "judged", "failed"],),
+        ]
 
 
 @pytest.mark.req("R047", "R119", "R267", "R268")

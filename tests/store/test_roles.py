@@ -24,6 +24,7 @@ EXPECTED = """
 actor                           SI           SI     SI       -        S       -
 alert                           SIu          SIU    SIU      -        -       -
 attempt                         -            -      S        -        S       -
+audit                           -            -      S        -        S       -
 batch                           -            SIU    S        -        -       -
 batch_item                      -            SIU    S        -        -       -
 cell                            S            S      Su       -        S       -
@@ -38,7 +39,7 @@ gate                            -            Siu    SIU      -        -       -
 gate_now                        -            S      S        -        -       -
 history                         S            -      S        -        S       -
 installed                       S            S      S        S        S       S
-job                             SI           S      S        -        -       -
+job                             SI           S      S        -        s       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -38,6 +39,10 @@ app.add_typer(review, name="review")
 app.add_typer(gate, name="gate")
 app.add_typer(schedule, name="schedule")
 app.add_typer(db, name="db")
+audit = typer.Typer(
+    help="What happened, and the proof that nobody rewrote it.", no_args_is_help=True
+)
+app.add_typer(audit, name="audit")
 
 
 Risks = Annotated[
@@ -376,3 +381,60 @@ def db_psql(
     from dragoman.cli.db import open_psql  # noqa: PLC0415 - see main
 
     open_psql(role)
+
+
+@audit.command("verify")
+def audit_verify(
+    job: Annotated[UUID | None, typer.Option(help="Only this job's chain.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(help="Only what has moved since then (UTC)."),
+    ] = None,
+    anchors: Annotated[
+        Path | None, typer.Option(help="Compare the history with the anchors in this file.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The file with the anchors' public key.")] = None,
+) -> None:
+    """Compute every chain again from its events; the exit code is 1 when anything is wrong."""
+    from dragoman.cli.audit import Asked, show_verdict  # noqa: PLC0415 - see main
+
+    moved = since.replace(tzinfo=UTC) if since else None
+    _do(show_verdict(Asked(job, moved, anchors, key)))
+
+
+@audit.command("show")
+def audit_show(
+    id: Annotated[UUID, typer.Argument(help="A job, or the request that it was made for.")],  # noqa: A002 - the word on the help page
+    as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """The whole story of one job, each event verified, without one word of anybody's message."""
+    from dragoman.cli.story import show_story  # noqa: PLC0415 - see main
+
+    _do(show_story(id, as_json=as_json))
+
+
+@audit.command("report")
+def audit_report(
+    since: Annotated[
+        datetime | None, typer.Option(help="Only what was enqueued since then (UTC).")
+    ] = None,
+    prices: Annotated[
+        Path | None, typer.Option(help="A TOML file with what a million tokens cost.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Tokens and money by language pair, failures by model, checks by prompt."""
+    from dragoman.cli.report import show_report  # noqa: PLC0415 - see main
+
+    moved = since.replace(tzinfo=UTC) if since else None
+    _do(show_report(moved, prices, as_json=as_json))
+
+
+@audit.command("keygen")
+def audit_keygen(
+    file: Annotated[Path, typer.Argument(help="Where the key goes; FILE.pub is its public half.")],
+) -> None:
+    """Make a key that signs anchors, and the one that checks them."""
+    from dragoman.cli.audit import make_key  # noqa: PLC0415 - see main
+
+    make_key(file)

@@ -11,18 +11,21 @@ from functools import partial
 import structlog
 
 from dragoman.cli.db import cell_of, check_cell, check_roles, dsn_of, line_dsn_of
-from dragoman.compose import channels_of, pipelines_of, wired
-from dragoman.core.errors import BadSetting, DatabaseError, LeaseLost
+from dragoman.compose import channels_of, notary_of, pipelines_of, wired
+from dragoman.core.canonical import JSONObject
+from dragoman.core.errors import BadSetting, DatabaseError, DragomanError, LeaseLost
 from dragoman.rewrite.store import fail_waiting
 from dragoman.settings import Settings
+from dragoman.store import workers
 from dragoman.store.database import Cell
 from dragoman.store.preflight import Unfit, accept_risks, prove_role
 from dragoman.work.collector import Collector
 from dragoman.work.line import open_line
 from dragoman.work.loop import Loop, Station
+from dragoman.work.notary import Notary
 from dragoman.work.relay import Relay
 from dragoman.work.submitter import Submitter
-from dragoman.work.sweeper import Sweeper
+from dragoman.work.sweeper import Chore, Sweeper
 from dragoman.work.worker import Worker
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
@@ -89,14 +92,36 @@ async def _loop(settings: Settings, role: str, station: Station) -> AsyncGenerat
     if role == "relay":
         yield Relay(station, channels_of(settings))
     elif role == "sweeper":
-        yield Sweeper(
-            station, [lambda cell: _fail_waiting(cell, station.profile.request_timeout_s)]
-        )
+        async with _chores(settings, station) as chores:
+            yield Sweeper(station, chores)
     else:
         kinds = {"submitter": Submitter, "collector": Collector, "worker": Worker}
         async with wired(settings) as providers:
             yield kinds[role](station, providers)
 
 
+@asynccontextmanager
+async def _chores(settings: Settings, station: Station) -> AsyncGenerator[list[Chore]]:
+    """What the sweeper does besides: requests that wait too long, and the anchors."""
+    chores: list[Chore] = [lambda cell: _fail_waiting(cell, station.profile.request_timeout_s)]
+    if settings.audit.anchor_file is None:
+        yield chores
+        return
+    async with cell_of(settings, "auditor", "dragoman notary") as auditor:
+        notary = notary_of(settings, auditor)
+        yield [*chores, lambda cell: _anchor(cell, notary)]
+
+
 async def _fail_waiting(cell: Cell, older_s: float) -> int:
     return await fail_waiting(cell, older_s)
+
+
+async def _anchor(cell: Cell, notary: Notary) -> int:
+    """Anchors that stand still are somebody's business; the sweeper goes on with its own."""
+    try:
+        return await notary.write_due()
+    except DragomanError as error:
+        log.error("not_anchored", error=str(error))  # noqa: TRY400 - no stack
+        facts: JSONObject = {"error": type(error).__name__}
+        await workers.raise_alert(cell, "not_anchored", cell.name, "act", facts)
+        return 0

@@ -24,6 +24,7 @@ from dragoman.cli.alone import only_one
 from dragoman.cli.db import Database, cell_of, check_roles, database_of, prepare
 from dragoman.cli.roles import DOOR_ROLES, WORKERS
 from dragoman.compose import (
+    audit_key,
     channels_of,
     mail_file,
     provider_url,
@@ -192,6 +193,8 @@ def _refuse_impossible(settings: Settings) -> None:
         AllowList.read(settings.review.allow)
     read_secret(settings.provider.api_key_env, settings.provider.api_key_file)
     read_secret(settings.mail.password_env, settings.mail.password_file)
+    if settings.audit.anchor_file:
+        audit_key(settings)
     if not settings.uses_sandbox:
         provider_url(settings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -49,3 +50,23 @@ class Unanswered:
 
 
 Reply: TypeAlias = Answered | Unanswered
+
+
+def told(replies: Sequence[Reply]) -> JSONObject:
+    """What may be written down of the replies to one job's calls: tokens, models, ids.
+
+    >>> told([Answered("So loud!", Usage(9, 0, 4), "gpt")])["output_tokens"]
+    4
+    """
+    spent = [reply.usage for reply in replies]
+    answered = [reply for reply in replies if isinstance(reply, Answered)]
+    models = sorted({reply.model for reply in answered})
+    requests = [reply.provider_request_id for reply in answered if reply.provider_request_id]
+    return {
+        "calls": len(replies),
+        "input_tokens": sum(each.input_tokens for each in spent),
+        "cached_tokens": sum(each.cached_tokens for each in spent),
+        "output_tokens": sum(each.output_tokens for each in spent),
+        "answered_by": [*models],
+        "provider_request_ids": [*requests],
+    }

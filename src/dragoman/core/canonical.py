@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from datetime import UTC, datetime
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from dragoman.core.errors import BadJSON
@@ -26,6 +27,15 @@ def canonical(value: object) -> bytes:
         value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
     )
     return text.encode()
+
+
+def iso(at: datetime) -> str:
+    """A time in its one form: UTC, microseconds, Z.
+
+    >>> iso(datetime(2030, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))))
+    '2030-01-01T00:00:00.000000Z'
+    """
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def sha256(data: bytes) -> bytes:

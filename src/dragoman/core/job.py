@@ -18,12 +18,12 @@ gets zero rows and must stop without a side effect.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from typing import TypeAlias
 
-from dragoman.core.canonical import JSONObject
+from dragoman.core.canonical import JSON, JSONObject
 from dragoman.core.failure import Failure
 from dragoman.core.ids import HomeId, JobId, Token
 
@@ -113,6 +113,7 @@ class Kind(IntEnum):
     ESCALATED = 26
     ERASED = 27
     RECONCILED = 28
+    JUDGED = 29
 
 
 class Reason(IntEnum):
@@ -191,6 +192,7 @@ class Done:
 
     result: object
     sha256: bytes = b""
+    facts: JSONObject = field(default_factory=dict[str, JSON])
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ class Retry:
     """This try failed; another may help, if the budget allows it."""
 
     failure: Failure
+    facts: JSONObject = field(default_factory=dict[str, JSON])
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,7 @@ class Bury:
 
     failure: Failure
     frames: tuple[str, ...] = ()
+    facts: JSONObject = field(default_factory=dict[str, JSON])
 
 
 @dataclass(frozen=True, slots=True)

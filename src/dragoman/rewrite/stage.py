@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dragoman.core.call import Answered, Call, Reply
-from dragoman.core.canonical import sha256
+from dragoman.core.canonical import JSONObject, sha256
 from dragoman.core.errors import BadInput
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import JobId
@@ -63,7 +63,8 @@ class Generate:
         if isinstance(judged, Failure):
             return Bury(judged)
         rewritten = Rewritten(judged.output, request.target_locale, reply.model)
-        return Done(rewritten, sha256(judged.output.rewritten_text.encode()))
+        digest = sha256(judged.output.rewritten_text.encode())
+        return Done(rewritten, digest, _checked(judged.output))
 
     async def store(self, tx: Tx, finished: Sequence[Stored]) -> None:
         """Store the outputs of jobs whose token held, each under its own unit."""
@@ -73,6 +74,15 @@ class Generate:
 def _request(given: object) -> RewriteRequest:
     assert isinstance(given, store.Loaded)  # noqa: S101 - load() made it
     return RewriteRequest.from_json({**given.rewrite_request, "original_text": given.original_text})
+
+
+def _checked(output: RewriteOutput) -> JSONObject:
+    """What the checks said, as it may be written down: codes and versions."""
+    return {
+        "eval": output.eval_result.to_json(),
+        "output_language": output.output_language,
+        "lexicon_version": output.lexicon_version,
+    }
 
 
 def _output(stored: Stored) -> store.NewOutput:

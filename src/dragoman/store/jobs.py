@@ -322,6 +322,11 @@ async def begin_calls(cell: Cell, actor: UUID, notes: Sequence[Note]) -> set[Job
         }
 
 
+async def record_verdicts(tx: Tx, actor: UUID, notes: Sequence[Note]) -> None:
+    """Write down what was judged, on the chains of those that are still held."""
+    await tx.run("job/record_verdicts", notes=tx.cell.values("note", notes), actor=actor)
+
+
 async def find_settled(tx: Tx, tickets: Sequence[tuple[JobId, Token]]) -> set[JobId]:
     """Jobs that their holder has already let go of, under the same token."""
     rows = await tx.tuples("job/find_settled", tickets=tx.cell.rows("ticket", list(tickets)))

@@ -11,16 +11,16 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from dragoman.core import ports
-from dragoman.core.call import Reply
+from dragoman.core.call import Reply, told
 from dragoman.core.errors import LeaseLost
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.gate import failure_of_batch
 from dragoman.core.ids import JobId
-from dragoman.core.job import Bury, Held, Outcome, Reason, Retry
+from dragoman.core.job import Bury, Defer, Held, Outcome, Reason, Retry
 from dragoman.providers.base import Account, Adapter, BatchStatus, BatchView, ProviderFailed
 from dragoman.store import batches, workers
 from dragoman.work.finish import Finished, finish
@@ -303,10 +303,14 @@ class Collector(Scheduled):
 def absorb(
     stage: LLMStage, job: Held, given: Mapping[JobId, object], replies: Sequence[Reply]
 ) -> Outcome:
-    """The stage's own judgement; a job whose input is gone has nothing to be judged by."""
+    """The stage's own judgement and what the replies cost; without its input a job has none."""
+    spent = told(replies)
     if job.id not in given:
-        return Bury(Failure(FailureClass.NOT_FOUND, "input_is_gone"))
-    return stage.absorb(job, given[job.id], replies)
+        return Bury(Failure(FailureClass.NOT_FOUND, "input_is_gone"), facts=spent)
+    outcome = stage.absorb(job, given[job.id], replies)
+    if isinstance(outcome, Defer):
+        return outcome
+    return replace(outcome, facts={**outcome.facts, **spent})
 
 
 def _finished(

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import assert_never
 from uuid import UUID
 
-from dragoman.core.canonical import JSONObject, canonical
+from dragoman.core.canonical import JSONObject, canonical, read_object
 from dragoman.core.errors import DataRefused, TryAgain
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import BatchId, JobId, uuid7
@@ -88,6 +88,7 @@ async def _finish_chunk(
         try:
             async with cell.transaction("finish") as tx:
                 await jobs.lock_units(tx, [one.finished.job.unit_lock for one in exits])
+                await _record_verdicts(tx, actor, exits)
                 moved = await _move(tx, actor, exits)
                 if await _leave_behind(tx, pipelines, _gone(exits, moved), moved):
                     # Fired here a guard's refusal can be bisected; at COMMIT it would be doubt.
@@ -97,6 +98,27 @@ async def _finish_chunk(
             if again == _TRIES - 1:
                 raise
     raise TryAgain
+
+
+async def _record_verdicts(tx: Tx, actor: UUID, exits: Sequence[Exit]) -> None:
+    """That replies were taken in and checked, and what they cost; before the job moves on."""
+    notes = [_verdict(one) for one in exits if _facts(one.finished.outcome)]
+    if notes:
+        await jobs.record_verdicts(tx, actor, notes)
+
+
+def _verdict(one: Exit) -> jobs.Note:
+    job, finished = one.finished.job, one.finished
+    told: JSONObject = {**_facts(finished.outcome), "verdict": one.move.code or "passed"}
+    if finished.batch is not None:
+        told |= {"batch_id": str(finished.batch), "batch_item_index": finished.items[0]}
+    if isinstance(finished.outcome, Done) and finished.outcome.sha256:
+        told["sha256"] = finished.outcome.sha256.hex()
+    return jobs.Note(job.id, job.token, Kind.JUDGED, facts=canonical(told))
+
+
+def _facts(outcome: Outcome) -> JSONObject:
+    return {} if isinstance(outcome, Defer) else outcome.facts
 
 
 async def _move(tx: Tx, actor: UUID, exits: Sequence[Exit]) -> dict[JobId, datetime]:
@@ -295,7 +317,7 @@ def _poisoned(one: Finished, refused: DataRefused) -> Finished:
     failure = Failure(
         FailureClass.RUNTIME_BUG, f"refused_by_database_{refused.sqlstate or 'unknown'}"
     )
-    return replace(one, outcome=Bury(failure))
+    return replace(one, outcome=Bury(failure, facts=_facts(one.outcome)))
 
 
 async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
@@ -319,8 +341,9 @@ async def _note_late(cell: Cell, actor: UUID, lost: Sequence[Exit]) -> int:
 
 
 def _late(one: Exit) -> jobs.Note:
-    job, told = one.finished.job, one.move.failure
-    about = told.encode() if told else None
+    job, failure = one.finished.job, one.move.failure
+    told = {**(read_object(failure.encode()) if failure else {}), **_facts(one.finished.outcome)}
+    about = canonical(told) if told else None
     return jobs.Note(job.id, job.token, Kind.LATE_RESULT, Reason.LOST_LEASE, about)
 
 
