@@ -21,7 +21,7 @@ from types import FrameType
 import typer
 
 from dragoman.cli.alone import only_one
-from dragoman.cli.db import Database, cell_of, check_roles, database_of, prepare
+from dragoman.cli.db import Database, cell_of, check_roles, database_of, dsn_of, prepare
 from dragoman.cli.roles import DOOR_ROLES, WORKERS
 from dragoman.compose import (
     audit_key,
@@ -189,6 +189,8 @@ def supervised(
 def _refuse_impossible(settings: Settings) -> None:
     """What could never work is said before anything is started."""
     _ = settings.pace
+    if settings.database != "embedded":
+        dsn_of(settings, "owner")
     if settings.review.allow:
         AllowList.read(settings.review.allow)
     read_secret(settings.provider.api_key_env, settings.provider.api_key_file)
