@@ -56,6 +56,13 @@ class ReviewSettings(Section):
     allow: tuple[str, ...] = ()
 
 
+class BackupSettings(Section):
+    """With which key backups are sealed."""
+
+    key_env: str | None = None
+    key_file: Path | None = None
+
+
 class DoorSettings(Section):
     """Where the API and the console listen."""
 
@@ -74,6 +81,7 @@ class Settings(Section):
     mail: MailSettings = MailSettings()
     review: ReviewSettings = ReviewSettings()
     door: DoorSettings = DoorSettings()
+    backup: BackupSettings = BackupSettings()
 
     @field_validator("home")
     @classmethod

@@ -35,6 +35,7 @@ delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -
 finding                         S            SI     -        -        -       -
 history                         S            -      S        -        S       -
+hold                            S            Su     SIu      -        S       -
 job                             SI           S      S        -        -       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -

@@ -119,6 +119,14 @@ def cancel(job_id: UUID) -> None:
     _do(cancel_job(job_id))
 
 
+@app.command()
+def release() -> None:
+    """Let a held engine go on, after you have looked at what a restore left in doubt."""
+    from dragoman.cli.held import release as let_go  # noqa: PLC0415 - see main
+
+    _do(let_go())
+
+
 @rewrite.command("submit")
 def rewrite_submit(
     message: Annotated[
@@ -199,6 +207,32 @@ def db_stop() -> None:
     from dragoman.cli.db import stop  # noqa: PLC0415 - see main
 
     stop()
+
+
+@db.command("backup")
+def db_backup(
+    target: Annotated[Path, typer.Argument(help="A file that is not there yet, or a folder.")],
+    unencrypted: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--unencrypted", help="Leave every text in it readable for everybody.")
+    ] = False,
+) -> None:
+    """Write a backup while everything runs, sealed with the key of the settings."""
+    from dragoman.cli.backup import backup  # noqa: PLC0415 - see main
+
+    backup(target, may_lie_open=unencrypted)
+
+
+@db.command("restore")
+def db_restore(
+    file: Annotated[Path, typer.Argument(help="A backup.")],
+    replace: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--replace", help="Move the data that are there aside.")
+    ] = False,
+) -> None:
+    """Put a backup into this home; the engine starts held, until you release it."""
+    from dragoman.cli.backup import restore  # noqa: PLC0415 - see main
+
+    restore(file, may_replace=replace)
 
 
 @db.command("psql")

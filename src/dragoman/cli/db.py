@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dragoman.cli.alone import is_up
+from dragoman.cli.held import held_line
 from dragoman.cli.hint import hint
-from dragoman.core.errors import BadSetting, Refused
+from dragoman.core.errors import BadSetting, DatabaseError, NotFound, Refused
 from dragoman.settings import Settings, read_settings
 from dragoman.store.embedded import Server, State
+from dragoman.store.incarnation import NAME, check_incarnation, note_progress
 from dragoman.store.migrate import migrate
-from dragoman.store.roles import ROLES
+from dragoman.store.restore import refuse_half_restored
+from dragoman.store.roles import OWNER, ROLES
 
 
 def server_of(settings: Settings) -> Server:
     """The embedded server of this installation."""
     if settings.database != "embedded":
         raise BadSetting("the setting database must be embedded: no other one is supported yet")
+    refuse_half_restored(settings.home / "postgresql")
     return Server(settings.home / "postgresql")
 
 
@@ -44,13 +49,21 @@ def prepare(settings: Settings) -> Server:
     """A running server with its roles and the newest schema."""
     server = server_of(settings)
     server.bootstrap()
-    migrate(server.dsn("dragoman_owner"), cell=settings.cell)
+    migrate(server.dsn(OWNER), cell=settings.cell)
+    check_incarnation(server.dsn(OWNER), server.home / NAME, settings.cell)
     return server
+
+
+def leave(server: Server) -> None:
+    """Note how far the data are; a server that does not answer has not come further."""
+    with suppress(DatabaseError, NotFound):
+        note_progress(server.dsn(OWNER), server.home / NAME)
 
 
 def show_status() -> int:
     """Print how the server stands; 0 when it is ready."""
-    status = server_of(read_settings()).status()
+    settings = read_settings()
+    status = server_of(settings).status()
     facts = {
         "state": status.state,
         "why": status.why,
@@ -61,6 +74,8 @@ def show_status() -> int:
     for name, value in facts.items():
         if value is not None:
             typer.echo(f"{name:8} {value}")
+    if status.state is State.READY and (held := held_line(server_of(settings), settings.cell)):
+        typer.echo(f"engine   {held}")
     return 0 if status.state is State.READY else 1
 
 
@@ -75,7 +90,9 @@ def stop() -> None:
     settings = read_settings()
     if is_up(settings.home):
         raise Refused(f"Dragoman is up in {settings.home}; Ctrl-C there stops the database as well")
-    server_of(settings).stop()
+    server = server_of(settings)
+    leave(server)
+    server.stop()
     show_status()
 
 

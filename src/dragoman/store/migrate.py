@@ -41,6 +41,15 @@ def migrate(owner_dsn: str, *, cell: str = "main", schema: str = "dragoman") -> 
         return [name for name, _ in missing]
 
 
+def known_migrations() -> dict[str, str]:
+    """The schema's files, each with its sha256 in hexadecimal.
+
+    >>> "0001_kernel" in known_migrations()
+    True
+    """
+    return {name: sha256(text.encode()).hex() for name, text in _files()}
+
+
 def _prepare(connection: psycopg.Connection, schema: str) -> None:
     if connection.execute("select to_regnamespace(%s)", (schema,)).fetchone() == (None,):
         connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))

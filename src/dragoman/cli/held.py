@@ -1,0 +1,55 @@
+"""A held engine, from the command line: what it says of itself, and the operator's release."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from dragoman.cli.hint import hint
+from dragoman.core.errors import DatabaseError, NotFound, Refused
+from dragoman.settings import read_settings
+from dragoman.store.database import open_cell
+from dragoman.store.embedded import Server
+from dragoman.store.holds import Hold, read_hold, release_hold
+from dragoman.store.workers import know_actor
+
+_OPERATOR = "dragoman_operator"
+
+
+def held_line(server: Server, cell: str) -> str | None:
+    """That the engine is held, why, and what ends it; None when it is not, or cannot tell."""
+    try:
+        hold = asyncio.run(_read(server.dsn(_OPERATOR), cell))
+    except (DatabaseError, NotFound):  # a database that is not prepared yet
+        return None
+    return f"{hold}. Nothing is created or sent until: {hint('release')}" if hold else None
+
+
+async def release() -> int:
+    """End the hold; refused while the providers have not told of their batches."""
+    from dragoman.cli.db import dsn_of, require_running  # noqa: PLC0415 - they import this module
+
+    settings = read_settings()
+    require_running(settings)
+    async with open_cell(
+        dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli"
+    ) as cell:
+        hold = await read_hold(cell)
+        if hold is None:
+            raise Refused("the engine is not held")
+        if hold.asked_at is None:
+            raise Refused(
+                "the providers have not told yet which batches they have of ours; "
+                f"run the collector, with {hint('up')}, and look at {hint('status')}"
+            )
+        async with cell.transaction("know_actor") as tx:
+            actor = await know_actor(tx, "operator", "cli")
+        await release_hold(cell, actor)
+    typer.echo("released: the engine creates and sends again")
+    return 0
+
+
+async def _read(dsn: str, cell: str) -> Hold | None:
+    async with open_cell(dsn, name=cell, role="dragoman cli") as opened:
+        return await read_hold(opened)
