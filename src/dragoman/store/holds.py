@@ -112,5 +112,5 @@ async def release_hold(cell: Cell, actor: UUID) -> Hold | None:
             return None
         facts = {"hold_id": str(found[0].id), "why": found[0].why}
         await record_change(tx, actor, "release", "engine", dict(facts))
-        await tx.run("alert/close_alerts", kind=_KIND)
+        await tx.run("alert/close_alerts", about=_KIND)
         return found[0]

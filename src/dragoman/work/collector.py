@@ -22,7 +22,9 @@ from dragoman.core.ids import JobId
 from dragoman.core.job import Bury, Held, Outcome, Reason, Retry
 from dragoman.providers.base import Account, Adapter, BatchStatus, BatchView, ProviderFailed
 from dragoman.store import batches, workers
+from dragoman.store.holds import read_hold
 from dragoman.work.finish import Finished, finish
+from dragoman.work.lookback import Lookback
 from dragoman.work.loop import Loop, Station, log, recorded_run
 from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.submission import Providers, by_job, give_back, mark
@@ -31,6 +33,7 @@ _CHUNK = 200
 _ABSENCES = 2
 _SKEW_S = 900.0  # how far a provider's clock may be behind ours
 _CLOCKS_DIFFER_S = 86_400
+_GONE = 404
 _ENDED = frozenset(
     {BatchStatus.COMPLETED, BatchStatus.FAILED, BatchStatus.CANCELED, BatchStatus.EXPIRED}
 )
@@ -69,6 +72,7 @@ class Collector(Loop):
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
         self.providers = providers
+        self._lookback = Lookback(station, providers)
 
     @property
     def every_s(self) -> float:
@@ -78,7 +82,8 @@ class Collector(Loop):
     async def run_once(self) -> int:
         """Settle, poll, collect, tidy; one recorded run, or one recorded skip."""
         station = self.station
-        if not await batches.count_work(station.cell):
+        hold = await read_hold(station.cell)
+        if hold is None and not await batches.count_work(station.cell):
             await workers.skip_run(
                 station.cell,
                 self.role,
@@ -88,16 +93,20 @@ class Collector(Loop):
             return 0
         station.line.fence()
         async with recorded_run(station, self.role) as counts:
-            counts.update(await self._settle_doubts())
+            if hold is not None:
+                counts.update(await self._lookback.look(hold))
+            counts.update(await self._settle_doubts(is_held=hold is not None))
             for batch in await batches.find_open(station.cell):
-                counts.update(await self._look_at(batch))
-            await self._delete_files()
+                counts.update(await self._look_at(batch, is_held=hold is not None))
+            if hold is None:
+                await self._delete_files()
         return counts.total()
 
-    async def _settle_doubts(self) -> Counter[str]:
+    async def _settle_doubts(self, *, is_held: bool) -> Counter[str]:
         station, counts = self.station, Counter[str]()
         await batches.doubt_overdue(station.cell)
-        for batch in await batches.find_never_started(station.cell):
+        never_started = [] if is_held else await batches.find_never_started(station.cell)
+        for batch in never_started:
             ours = await batches.take_over(station.cell, batch, station.line.worker)
             if ours is not None:
                 counts += await give_back(
@@ -146,7 +155,7 @@ class Collector(Loop):
         log.info("adopted", batch=str(batch.id), theirs=oldest.provider_batch_id)
         return Counter(adopted=1)
 
-    async def _look_at(self, batch: batches.Batch) -> Counter[str]:
+    async def _look_at(self, batch: batches.Batch, *, is_held: bool = False) -> Counter[str]:
         station, (adapter, account) = self.station, self._at(batch)
         assert batch.provider_batch_id is not None  # noqa: S101 - find_open asks for it
         try:
@@ -154,7 +163,7 @@ class Collector(Loop):
             is_known = await self._record(batch, view)
             if not is_known or view.status not in _ENDED:
                 return Counter(polled=1)
-            results = await self._download(batch, view, adapter, account)
+            results = await self._results(batch, view, is_held=is_held)
         except ProviderFailed as failed:
             await self._unreachable(batch, failed.failure)
             return Counter(unreachable=1)
@@ -174,6 +183,14 @@ class Collector(Loop):
             files=view.result_files,
             ended=view.status in _ENDED,
         )
+
+    async def _results(self, batch: batches.Batch, view: BatchView, *, is_held: bool) -> Results:
+        try:
+            return await self._download(batch, view, *self._at(batch))
+        except ProviderFailed as failed:
+            if not is_held or failed.failure.http_status != _GONE:
+                raise
+            return Results()  # taken in and deleted after the backup: nobody has them any more
 
     async def _download(
         self, batch: batches.Batch, view: BatchView, adapter: Adapter, account: Account

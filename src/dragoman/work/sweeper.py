@@ -9,6 +9,7 @@ from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.job import Retry
 from dragoman.store import jobs, workers
 from dragoman.store.database import Cell
+from dragoman.store.holds import read_hold
 from dragoman.work.finish import Finished, finish
 from dragoman.work.loop import Loop, Station, log
 
@@ -32,7 +33,8 @@ class Sweeper(Loop):
     async def run_once(self) -> int:
         """Stale claims, sums, next month's room, and the chores that pipelines bring."""
         await workers.end_lines(self.station.cell)
-        swept = await self.sweep_stale()
+        # A held engine's claims are of another life: its collector lets go of them.
+        swept = 0 if await read_hold(self.station.cell) else await self.sweep_stale()
         await workers.ensure_partitions(self.station.cell)
         while await workers.fold_deltas(self.station.cell) >= 100_000:
             pass

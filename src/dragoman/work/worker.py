@@ -38,6 +38,8 @@ class Worker(Loop):
     async def run_once(self) -> int:
         """Claim a handful and see each to its outcome."""
         station = self.station
+        if await self.is_held():
+            return 0
         queues = await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
         if not queues:
             return 0
