@@ -233,7 +233,7 @@ def test_a_submission_that_had_not_begun_is_asked_about(before: str) -> None:
             async with living(restored, sandbox) as life:
                 assert life.rows("select state from batch") == [("submitting",)]
                 await life.collect()
-                assert life.rows("select state from batch") == [("submitted",)]
+                assert life.rows("select state from batch") == [("running",)]
                 assert life.states() == {"batch_submitted"}
             assert violations(restored) == []
         postgres.drop(restored)

@@ -120,6 +120,14 @@ def cancel(job_id: UUID) -> None:
 
 
 @app.command()
+def hold() -> None:
+    """Create and send nothing from now on, for instance over data that another tool restored."""
+    from dragoman.cli.held import hold as stop_acting  # noqa: PLC0415 - see main
+
+    _do(stop_acting())
+
+
+@app.command()
 def release() -> None:
     """Let a held engine go on, after you have looked at what a restore left in doubt."""
     from dragoman.cli.held import release as let_go  # noqa: PLC0415 - see main

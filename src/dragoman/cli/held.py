@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import typer
 
 from dragoman.cli.hint import hint
 from dragoman.core.errors import DatabaseError, NotFound, Refused
 from dragoman.settings import read_settings
-from dragoman.store.database import open_cell
+from dragoman.store.database import Cell, open_cell
 from dragoman.store.embedded import Server
-from dragoman.store.holds import Hold, read_hold, release_hold
+from dragoman.store.holds import Hold, Why, read_hold, release_hold, start_hold
 from dragoman.store.workers import know_actor
 
 _OPERATOR = "dragoman_operator"
@@ -26,15 +28,20 @@ def held_line(server: Server, cell: str) -> str | None:
     return f"{hold}. Nothing is created or sent until: {hint('release')}" if hold else None
 
 
+async def hold() -> int:
+    """Hold the engine; every role stops before its next act."""
+    async with _operator_cell() as cell, cell.transaction("start_hold") as tx:
+        actor = await know_actor(tx, "operator", "cli")
+        begun = await start_hold(tx, actor, Why.ASKED)
+    if begun is None:
+        raise Refused("the engine is held already")
+    typer.echo(f"the engine is {begun}")
+    return 0
+
+
 async def release() -> int:
     """End the hold; refused while the providers have not told of their batches."""
-    from dragoman.cli.db import dsn_of, require_running  # noqa: PLC0415 - they import this module
-
-    settings = read_settings()
-    require_running(settings)
-    async with open_cell(
-        dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli"
-    ) as cell:
+    async with _operator_cell() as cell:
         hold = await read_hold(cell)
         if hold is None:
             raise Refused("the engine is not held")
@@ -48,6 +55,18 @@ async def release() -> int:
         await release_hold(cell, actor)
     typer.echo("released: the engine creates and sends again")
     return 0
+
+
+@asynccontextmanager
+async def _operator_cell() -> AsyncGenerator[Cell]:
+    from dragoman.cli.db import dsn_of, require_running  # noqa: PLC0415 - they import this module
+
+    settings = read_settings()
+    require_running(settings)
+    async with open_cell(
+        dsn_of(settings, "operator"), name=settings.cell, role="dragoman cli"
+    ) as cell:
+        yield cell
 
 
 async def _read(dsn: str, cell: str) -> Hold | None:

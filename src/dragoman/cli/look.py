@@ -19,6 +19,7 @@ from dragoman.core.ids import JobId
 from dragoman.core.job import State
 from dragoman.settings import read_settings
 from dragoman.store.database import Cell, open_cell
+from dragoman.store.holds import find_hold
 from dragoman.store.jobs import cancel_jobs
 from dragoman.store.workers import know_actor
 
@@ -38,10 +39,13 @@ async def show_status() -> int:
         batches = await tx.dicts("look/count_batches", _HERE)
         deliveries = await tx.dicts("look/count_deliveries", _HERE)
         asks = await tx.dicts("look/needs_you", _HERE)
+        hold = await find_hold(tx)
     out = Console()
     out.print(_states(jobs))
     _line(out, "batches", batches)
     _line(out, "messages", deliveries)
+    if hold is not None:
+        out.print(f"[bold]{hold}[/]", highlight=False, soft_wrap=True)
     if not asks:
         out.print("nothing needs you")
     for ask in asks:

@@ -29,13 +29,22 @@ class Why(StrEnum):
     ASKED = "asked"
 
 
-_SAID = {
+_BECAUSE = {
     Why.RESTORED: "its data come from a backup",
     Why.OLDER_DATA: "its data are older than those that stood here last",
     Why.OTHER_DATA: "its data are not those that stood here last",
     Why.UNKNOWN_DATA: "the file that knows its data is missing",
     Why.ASKED: "an operator asked for it",
 }
+
+
+def because(why: Why) -> str:
+    """The reason as the end of a sentence.
+
+    >>> because(Why.ASKED)
+    'an operator asked for it'
+    """
+    return _BECAUSE[why]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,7 @@ class Hold:
         """One line for a person, without a name or a text."""
         since, until = (f"{at:%Y-%m-%d %H:%M:%S} UTC" for at in (self.held_at, self.data_at))
         return (
-            f"held since {since}, because {_SAID[Why(self.why)]}; "
+            f"held since {since}, because {because(Why(self.why))}; "
             f"what happened after {until} may be unknown here"
         )
 
