@@ -100,7 +100,9 @@ async def drain(server: Server, batch: int) -> float:
     worker, pending = uuid7(), None
     async with open_cell(server.dsn("dragoman_worker", DATABASE)) as cell:
         began = time.perf_counter()
-        while held := await jobs.claim_jobs(cell, worker, [QUEUE.key], batch):
+        claim = asyncio.create_task(jobs.claim_jobs(cell, worker, [QUEUE.key], batch))
+        while held := await claim:
+            claim = asyncio.create_task(jobs.claim_jobs(cell, worker, [QUEUE.key], batch))
             done = [Finished(job, Done(None)) for job in held]
             if pending is not None:
                 await pending

@@ -13,6 +13,7 @@ from dragoman.store.holds import read_hold
 from dragoman.work.finish import Finished, finish
 from dragoman.work.loop import Loop, Station, log
 
+_MANY = 1000
 Chore: TypeAlias = Callable[[Cell], Awaitable[int]]
 
 
@@ -31,10 +32,12 @@ class Sweeper(Loop):
         return self.station.profile.sweep_every_s
 
     async def run_once(self) -> int:
-        """Stale claims, sums, next month's room, and the chores that pipelines bring."""
+        """Stale claims, what is due, sums, next month's room, and the chores of pipelines."""
         await workers.end_lines(self.station.cell)
         # A held engine's claims are of another life: its collector lets go of them.
         swept = 0 if await read_hold(self.station.cell) else await self.sweep_stale()
+        while await jobs.promote_due(self.station.cell, _MANY) == _MANY:
+            pass
         await workers.ensure_partitions(self.station.cell)
         while await workers.fold_deltas(self.station.cell) >= 100_000:
             pass
