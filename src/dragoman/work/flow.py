@@ -24,14 +24,14 @@ Task: TypeAlias = asyncio.Task[Any]  # Any: what is waited for has no value of i
 class Flow:
     """What one process does with the jobs of one kind.
 
-    `slots` jobs run at once; up to `ahead` more may be held, as many as a moment's work takes.
+    `slots` jobs run at once; where they are quick, more are held: a moment's work, at most `most`.
     """
 
     claim: Callable[[int], Awaitable[Sequence[Held]]]
     run: Callable[[Held], Awaitable[Outcome | None]]
     finish: Callable[[Sequence[Finished]], Awaitable[object]]
     slots: int
-    ahead: int
+    most: int
     again_s: float = float("inf")  # when a queue that was empty is looked at again
     size: int = field(init=False)
     todo: deque[Held] = field(default_factory=deque[Held])
@@ -54,8 +54,7 @@ class Flow:
             self.todo.clear()
         for _ in range(min(self.slots - len(self.runners), len(self.todo))):
             self.runners.add(asyncio.create_task(self._run()))
-        if self.done and self.finishing is None:
-            self.finishing = asyncio.create_task(self._finish())
+        self._start_finish()
         if not is_stopping and self.claiming is None and (room := self._room()):
             self.claiming = asyncio.create_task(self._claim(room))
         return self.going_on
@@ -101,7 +100,7 @@ class Flow:
         held = await self.claim(room)
         self.is_empty = len(held) < room
         if since < _QUICK_S and not self.is_empty:
-            self.size = min(self.size * 2, self.slots + self.ahead)
+            self.size = min(self.size * 2, self.most)
         elif since > _SLOW_S:
             self.size = max(self.size // 2, self.slots)
         return held
@@ -116,8 +115,13 @@ class Flow:
             if outcome is not None:
                 self.done.append(Finished(job, outcome))
             if ports.monotonic() - since > _TURN_S:
+                self._start_finish()
                 await asyncio.sleep(0)  # noqa: TID251 - a turn, not a wait
                 since = ports.monotonic()
+
+    def _start_finish(self) -> None:
+        if self.done and self.finishing is None:
+            self.finishing = asyncio.create_task(self._finish())
 
     async def _finish(self) -> None:
         finished, self.done = self.done, []

@@ -63,7 +63,7 @@ class Worker(Loop):
                 self._see,
                 self._finish,
                 slots,
-                0 if asks else most,
+                slots if asks else max(slots, most),
                 self.again_s,
             )
             for asks in ((False, True) if self.asks is None else (self.asks,))
