@@ -252,6 +252,28 @@ def copy_of_running(database: str) -> str:
     return name
 
 
+def test_results_that_were_deleted_after_the_backup_end_their_jobs(before: str) -> None:
+    """Taken in by the lost life: the engine looks twice, then fails them and says so."""
+
+    async def scenario() -> None:
+        with Sandbox() as sandbox:
+            async with living(before, sandbox) as lost:
+                await lost.submit()
+                restored = copy_of_running(before)
+                sandbox.advance(A_BATCH_IS_DONE_S)
+                await lost.collect(2)
+                assert lost.rows("select from batch where files_deleted_at is null") == []
+            await hold(restored)
+            async with living(restored, sandbox) as life:
+                await life.collect(2)
+                assert life.states() == {"failed"}
+                assert ("batch_item_count_mismatch",) in life.rows("select kind from alert")
+                assert set(life.rows("select code from dead_letter")) == {("result_missing",)}
+        postgres.drop(restored)
+
+    asyncio.run(scenario())
+
+
 def test_a_provider_that_cannot_be_asked_keeps_the_hold(before: str) -> None:
     """Without its answer nobody may say that all is known; an alert tells it."""
 
@@ -262,7 +284,12 @@ def test_a_provider_that_cannot_be_asked_keeps_the_hold(before: str) -> None:
                 life.providers.base_url = "http://127.0.0.1:9/v1"
                 await life.collect()
                 assert life.rows("select asked_at from hold") == [(None,)]
-                assert ("providers_not_asked",) in life.rows("select kind from alert")
+                asked = "select kind from alert where closed_at is null"
+                assert ("providers_not_asked",) in life.rows(asked)
+                life.providers.base_url = sandbox.base_url
+                await life.collect()
+                assert life.rows("select from hold where asked_at is null") == []
+                assert ("providers_not_asked",) not in life.rows(asked)
 
     asyncio.run(scenario())
 

@@ -55,8 +55,8 @@ def prepare(settings: Settings) -> Server:
 
 
 def leave(server: Server) -> None:
-    """Note how far the data are; a server that does not answer has not come further."""
-    with suppress(DatabaseError, NotFound):
+    """Note how far the data are; where that cannot be done, the last note stays true."""
+    with suppress(DatabaseError, NotFound, OSError):
         note_progress(server.dsn(OWNER), server.home / NAME)
 
 

@@ -16,6 +16,7 @@ from dragoman.core.ids import uuid7
 from dragoman.store.changes import record_change
 from dragoman.store.database import Cell, Tx
 
+NOT_ASKED = "providers_not_asked"
 _KIND = "held"
 
 
@@ -110,6 +111,7 @@ async def renew_incarnation(tx: Tx) -> UUID:
 async def record_providers_asked(cell: Cell, hold: Hold) -> bool:
     """Every provider has told of the batches that it has of ours."""
     async with cell.transaction("record_providers_asked") as tx:
+        await tx.run("alert/close_alerts", about=NOT_ASKED)
         return bool(await tx.tuples("hold/record_asked", id=hold.id))
 
 

@@ -17,7 +17,7 @@ import psycopg
 from psycopg.rows import class_row
 
 from dragoman.core.canonical import canonical, read_object
-from dragoman.core.errors import BadJSON
+from dragoman.core.errors import BadJSON, NotFound
 from dragoman.store.database import mapped, open_cell, statement
 from dragoman.store.files import write_file
 from dragoman.store.holds import Hold, Why, renew_incarnation, start_hold
@@ -95,7 +95,8 @@ def _look(dsn: str) -> Mark:
         connection.cursor(row_factory=class_row(Mark)) as cursor,
     ):
         row = cursor.execute(statement("hold/read_mark")).fetchone()
-    assert row is not None  # noqa: S101 - a migrated schema has its one cell
+    if row is None:
+        raise NotFound("there is no schema in this database yet")
     return row
 
 

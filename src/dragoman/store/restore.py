@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psycopg
 
-from dragoman.core.errors import BadSetting, Refused
+from dragoman.core.errors import BadSetting, DatabaseError, Refused
 from dragoman.store.archive import About, Archive, BadBackup, RestoreFailed
 from dragoman.store.backup import load_dump
-from dragoman.store.cluster import MAJOR, Cluster, ServerDown
+from dragoman.store.cluster import MAJOR, Cluster
 from dragoman.store.database import mapped, open_cell
 from dragoman.store.embedded import Server, State
 from dragoman.store.files import sync_folder
@@ -99,7 +99,7 @@ def _staged(home: Path) -> Generator[Server]:
     _clear(server)  # what a restore before this one has left
     try:
         yield server
-    except ServerDown:  # it names a log that will not be there any more
+    except DatabaseError:  # its log will not be there any more
         raise RestoreFailed from None
     finally:
         _clear(server)

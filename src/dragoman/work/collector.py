@@ -163,7 +163,7 @@ class Collector(Loop):
             is_known = await self._record(batch, view)
             if not is_known or view.status not in _ENDED:
                 return Counter(polled=1)
-            results = await self._results(batch, view, is_held=is_held)
+            results = await self._download(batch, view, may_be_gone=is_held)
         except ProviderFailed as failed:
             await self._unreachable(batch, failed.failure)
             return Counter(unreachable=1)
@@ -184,31 +184,34 @@ class Collector(Loop):
             ended=view.status in _ENDED,
         )
 
-    async def _results(self, batch: batches.Batch, view: BatchView, *, is_held: bool) -> Results:
-        try:
-            return await self._download(batch, view, *self._at(batch))
-        except ProviderFailed as failed:
-            if not is_held or failed.failure.http_status != _GONE:
-                raise
-            return Results()  # taken in and deleted after the backup: nobody has them any more
-
     async def _download(
-        self, batch: batches.Batch, view: BatchView, adapter: Adapter, account: Account
+        self, batch: batches.Batch, view: BatchView, *, may_be_gone: bool
     ) -> Results:
         """Every line of both files, by id; a line of an unknown id is dropped, with an alert."""
         known, results = await batches.known_ids(self.station.cell, batch.id), Results()
         for file in view.result_files:
-            ports.at("collect.download", "before")
-            async for raw in adapter.download(account, file):
-                line = adapter.decode_line(raw)
-                if line.custom_id in known:
-                    results.add(line.custom_id, raw, line.reply)
-                else:
-                    results.unknown += 1
-            ports.at("collect.download", "after")
+            try:
+                await self._read(batch, file, known, results)
+            except ProviderFailed as failed:
+                # Taken in and deleted after the backup: nobody has these lines any more.
+                if not may_be_gone or failed.failure.http_status != _GONE:
+                    raise
         if results.unknown:
             await self._alert("unknown_batch_item", batch, "act", lines=results.unknown)
         return results
+
+    async def _read(
+        self, batch: batches.Batch, file: str, known: set[str], results: Results
+    ) -> None:
+        adapter, account = self._at(batch)
+        ports.at("collect.download", "before")
+        async for raw in adapter.download(account, file):
+            line = adapter.decode_line(raw)
+            if line.custom_id in known:
+                results.add(line.custom_id, raw, line.reply)
+            else:
+                results.unknown += 1
+        ports.at("collect.download", "after")
 
     async def _take_in(
         self, batch: batches.Batch, view: BatchView, results: Results

@@ -26,7 +26,7 @@ from dragoman.core.job import Defer, Held, Mode, Reason
 from dragoman.providers.base import Account, Adapter, BatchView, Lists, ProviderFailed
 from dragoman.store import batches, found, jobs, workers
 from dragoman.store.found import Found, Place
-from dragoman.store.holds import Hold, record_providers_asked
+from dragoman.store.holds import NOT_ASKED, Hold, record_providers_asked
 from dragoman.work.finish import Finished, finish
 from dragoman.work.loop import Station, log
 from dragoman.work.pipeline import LLMStage, custom_id, stage_of
@@ -82,7 +82,7 @@ class Lookback:
                 counts += await self._ask(hold, place)
             except ProviderFailed as failed:
                 has_told = False
-                await self._tell("providers_not_asked", place.account, place, failed.failure)
+                await self._tell(NOT_ASKED, place.account, place, failed.failure)
         if has_told and hold.asked_at is None:
             await record_providers_asked(self.station.cell, hold)
         return counts

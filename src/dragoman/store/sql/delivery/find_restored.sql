@@ -1,5 +1,5 @@
--- Messages that were unsent in data that came back, whenever they are made of jobs from before: they may have been sent since;
--- expects a limit; returns messages.
+-- Messages of jobs from before a restore that are unsent, and may have been sent since the backup; expects a limit; returns
+-- messages.
 with h as (select id, held_at from hold where why <> 'asked' order by held_at desc limit 1)
 select d.id, d.claim_token as token, d.job_id, d.home_id, d.state, d.changelist_id, d.recipient, d.review_version, d.channel,
        d.guarantee, d.key, d.payload, d.payload_sha256, d.attempt_count, d.max_attempts, d.notification_id, d.notified_at,
