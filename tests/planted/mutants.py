@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from dragoman.providers.base import Account, ProviderFailed
 from dragoman.providers.transport import Request, Response, Transport
 from dragoman.sandbox.server import Sandbox
 from dragoman.store import batches, database, jobs
-from dragoman.work import acts, collector, relay, submitter
+from dragoman.work import acts, collector, relay, submitter, worker
 from dragoman.work import finish as exits
 from tests.crash import (
     test_collect,
@@ -29,6 +30,7 @@ from tests.crash import (
 )
 from tests.providers import test_lines as test_lines_of_files
 from tests.providers import test_openai_create
+from tests.review import test_stages
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -151,6 +153,18 @@ async def take_without_asking(_cell: Any, batch: batches.Batch, _worker: Any) ->
     return batch
 
 
+async def finish_elsewhere(
+    cell: Any, actor: Any, pipelines: Any, finished: Sequence[exits.Finished]
+) -> Any:
+    """A second place that stores results: the same values, by another hand."""
+    decided = [exits.exit_of(pipelines, one) for one in finished]
+    moved = {one.job.id: datetime.now(UTC) for one in finished}
+    async with cell.transaction("finish") as tx:
+        for (pipeline, stage), results in exits._results(decided, moved).items():
+            await pipelines[pipeline].stages[stage].store(tx, results)
+    return await exits.finish(cell, actor, pipelines, finished)
+
+
 SENT_ONCE = Transport.send
 TOKEN = "s.claim_token = g.token and s.state = %(was)s::state"  # the fence of move_jobs
 A_BATCH_TOO_MANY = "and absences = %(absences)s"
@@ -192,6 +206,29 @@ EVERY = (
         "M03 a message before its intent is committed",
         lambda patch: patch.setattr(relay, "act_once", create_first),
         every_death_of_a_relay,
+    ),
+    Mutant(
+        "M02 a claim whose age is told by another clock than the database's",
+        changed_statement("job/find_stale", ("(select clock())", "clock_timestamp()")),
+        test_frozen.test_a_claim_that_goes_stale_for_the_last_time_fails_its_job,
+    ),
+    Mutant(
+        "M04 a look-up that does not wait until nothing can arrive any more",
+        changed_statement(
+            "batch/find_doubtful",
+            ("b.deadline_at + make_interval(secs => %(settle_s)s) < (select clock())", "true"),
+        ),
+        lambda: test_doubt.test_a_create_whose_answer_is_lost_is_adopted(100),
+    ),
+    Mutant(
+        "M16 an exception's own words in a dead letter",
+        lambda patch: patch.setattr(worker, "frames", lambda error: [str(error)]),
+        test_stages.test_a_bug_is_buried_with_its_place_and_pages_somebody,
+    ),
+    Mutant(
+        "M25 a second place that stores results",
+        lambda patch: patch.setattr(collector, "finish", finish_elsewhere),
+        test_collect.test_a_rewrite_goes_from_queued_to_completed_step_by_step,
     ),
     Mutant(
         "M05 a transport that repeats a request by itself",

@@ -135,6 +135,21 @@ def release() -> None:
     _do(let_go())
 
 
+@app.command()
+def erase(
+    home: Annotated[UUID, typer.Option(help="The home whose rows are erased.")],
+    user: Annotated[
+        UUID | None,
+        typer.Option(help="Only what this person of the home has sent or received."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Erase a home, or one person of it: texts go for good, a tombstone of each job stays."""
+    from dragoman.cli.erase import erase_rows  # noqa: PLC0415 - see main
+
+    _do(erase_rows(home, user, is_sure=yes))
+
+
 @rewrite.command("submit")
 def rewrite_submit(
     message: Annotated[

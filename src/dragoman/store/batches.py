@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -286,6 +286,21 @@ async def settle_items(tx: Tx, items: Sequence[Settled]) -> set[JobId]:
     """Settle items, each once; the jobs whose item was still open come back."""
     rows = await tx.tuples("batch/settle_items", items=tx.cell.values("settled", items))
     return {JobId(row[1]) for row in rows}
+
+
+async def drop_erased(
+    cell: Cell, actor: UUID, batch_id: BatchId, custom_ids: Collection[str]
+) -> int:
+    """Say on their tombstones that lines came for erased jobs; how many, each counted once."""
+    async with cell.transaction("drop_erased") as tx:
+        return await tx.count(
+            "batch/drop_erased",
+            id=batch_id,
+            custom_ids=list(custom_ids),
+            actor=actor,
+            kind=Kind.LATE_RESULT,
+            reason=Reason.LOST_LEASE,
+        )
 
 
 async def count_work(cell: Cell) -> int:

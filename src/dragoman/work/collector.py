@@ -168,6 +168,10 @@ class Collector(Loop):
             await self._unreachable(batch, failed.failure)
             return Counter(unreachable=1)
         counts = await self._take_in(batch, view, results)
+        # After the taking in: what was erased while it went on is found here too.
+        counts["erased"] += await batches.drop_erased(
+            self.station.cell, self.station.line.worker, batch.id, results.replies
+        )
         await batches.close_batch(station.cell, batch)
         return counts
 
