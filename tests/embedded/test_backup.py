@@ -128,7 +128,8 @@ def schema(dsn: str) -> list[str]:
             " union all select pg_get_functiondef(oid) from pg_proc"
             " where pronamespace = 'dragoman'::regnamespace"
             " union all select policies::text from pg_policies policies"
-            " union all select concat(relname, relrowsecurity, reloptions, (select array_agg(a::text order by 1)"
+            " union all select concat(relname, relrowsecurity, reloptions,"
+            " (select array_agg(a::text order by 1)"
             " from unnest(relacl) a)) from pg_class where relnamespace = 'dragoman'::regnamespace"
             " order by 1"
         )
