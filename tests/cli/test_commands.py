@@ -44,7 +44,7 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     assert re.search(r"\n [A-Z][^\n]+[.,;][ \n]", shown.output), "no sentence"
 
 
-@pytest.mark.parametrize("group", [(), ("rewrite",), ("review",), ("db",)], ids=" ".join)
+@pytest.mark.parametrize("group", [(), ("rewrite",), ("review",), ("gate",), ("db",)], ids=" ".join)
 def test_a_bare_group_shows_its_commands(group: tuple[str, ...]) -> None:
     """Who types too little sees what there is."""
     shown = CliRunner().invoke(app, [*group])

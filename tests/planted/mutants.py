@@ -18,8 +18,9 @@ from dragoman.providers.base import Account, ProviderFailed
 from dragoman.providers.transport import Request, Response, Transport
 from dragoman.sandbox.server import Sandbox
 from dragoman.store import batches, database, jobs
-from dragoman.work import acts, collector, relay, submitter, worker
+from dragoman.work import acts, collector, gate, relay, submitter, worker
 from dragoman.work import finish as exits
+from tests import postgres
 from tests.crash import (
     test_collect,
     test_doubt,
@@ -31,6 +32,9 @@ from tests.crash import (
 from tests.providers import test_lines as test_lines_of_files
 from tests.providers import test_openai_create
 from tests.review import test_stages
+from tests.store import test_gates as test_gates_of_the_store
+from tests.store.kernel import build_plain
+from tests.work import test_gates
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -165,6 +169,28 @@ async def finish_elsewhere(
     return await exits.finish(cell, actor, pipelines, finished)
 
 
+def retry_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A 429 burns no attempt, however often it comes."""
+    patch.setattr(exits, "_FREE", exits._FREE | {FailureClass.THROTTLED})
+    patch.setattr(exits, "MAX_FREE_REQUEUES", 1_000_000)
+
+
+async def learn_nothing(*_given: Any) -> exits.Counter[str]:
+    """A 429 is this call's own affair."""
+    return exits.Counter()
+
+
+def two_before_a_gate() -> None:
+    """A gate of one, in a database of its own."""
+    database = postgres.clone(postgres.template_database(build_plain))
+    try:
+        test_gates_of_the_store.test_who_counts_waits_for_whoever_counts_already_and_sees_what_it_did(
+            database
+        )
+    finally:
+        postgres.drop(database)
+
+
 SENT_ONCE = Transport.send
 TOKEN = "s.claim_token = g.token and s.state = %(was)s::state"  # the fence of move_jobs
 A_BATCH_TOO_MANY = "and absences = %(absences)s"
@@ -281,6 +307,21 @@ EVERY = (
             "batch/record_batch", ("row_number() over (order by item_index) - 1", "item_index")
         ),
         lambda: test_lines.test_a_refused_line_is_charged_to_the_item_whose_line_it_was(1),
+    ),
+    Mutant(
+        "M23 a 429 that is retried without end",
+        retry_for_nothing,
+        test_gates.test_a_model_that_always_says_429_is_asked_as_often_as_the_attempts_allow,
+    ),
+    Mutant(
+        "a 429 from which nobody else learns",
+        lambda patch: patch.setattr(gate.Gates, "learn", learn_nothing),
+        test_gates.test_a_worker_learns_from_a_429_and_claims_nothing_until_it_has_passed,
+    ),
+    Mutant(
+        "a gate that is counted without its lock",
+        changed_statement("gate/lock_gate", ("for update", "")),
+        two_before_a_gate,
     ),
     Mutant(
         "a result that is paired by its place in the file",

@@ -34,6 +34,8 @@ dead_letter                     S            SI     S        -        -       -
 delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -
 finding                         S            SI     -        -        -       -
+gate                            -            Siu    SIU      -        -       -
+gate_now                        -            S      S        -        -       -
 history                         S            -      S        -        S       -
 hold                            S            Su     SIu      -        S       -
 job                             SI           S      S        -        -       -
@@ -41,6 +43,7 @@ job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -
 my_rewrite                      -            -      -        S        -       -
+permit                          -            SID    S        -        -       -
 pipeline                        S            S      S        -        S       -
 preference                      SIUD         -      -        -        -       -
 queue                           SI           SIU    S        -        -       -

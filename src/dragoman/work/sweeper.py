@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.gate import ACCOUNT_S
 from dragoman.core.job import Retry
-from dragoman.store import jobs, workers
+from dragoman.store import gates, jobs, workers
 from dragoman.store.database import Cell
 from dragoman.store.holds import read_hold
 from dragoman.work.finish import Finished, finish
@@ -32,12 +33,14 @@ class Sweeper(Loop):
         return self.station.profile.sweep_every_s
 
     async def run_once(self) -> int:
-        """Stale claims, what is due, sums, next month's room, and the chores of pipelines."""
+        """Stale claims, what is due, permits, sums, room, and the chores of pipelines."""
         await workers.end_lines(self.station.cell)
         # A held engine's claims are of another life: its collector lets go of them.
         swept = 0 if await read_hold(self.station.cell) else await self.sweep_stale()
         while await jobs.promote_due(self.station.cell, _MANY) == _MANY:
             pass
+        await gates.drop_permits(self.station.cell)
+        await gates.calm_gates(self.station.cell, ACCOUNT_S)
         await workers.ensure_partitions(self.station.cell)
         while await workers.fold_deltas(self.station.cell) >= 100_000:
             pass
