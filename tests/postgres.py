@@ -69,6 +69,12 @@ def clone(template: str) -> str:
     return name
 
 
+def make(name: str) -> None:
+    """An empty database."""
+    with _admin() as connection:
+        make_database(connection, name)
+
+
 def drop(name: str) -> None:
     """Remove a clone, whoever is still connected to it."""
     with _admin() as connection:

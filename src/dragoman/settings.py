@@ -58,6 +58,13 @@ class ReviewSettings(Section):
     allow: tuple[str, ...] = ()
 
 
+class BackupSettings(Section):
+    """With which key backups are sealed."""
+
+    key_env: str | None = None
+    key_file: Path | None = None
+
+
 class DoorSettings(Section):
     """Where the API and the console listen."""
 
@@ -92,6 +99,7 @@ class Settings(Section):
     review: ReviewSettings = ReviewSettings()
     door: DoorSettings = DoorSettings()
     audit: AuditSettings = AuditSettings()
+    backup: BackupSettings = BackupSettings()
 
     @field_validator("home")
     @classmethod

@@ -38,6 +38,7 @@ finding                         S            SI     -        -        -       -
 gate                            -            Siu    SIU      -        -       -
 gate_now                        -            S      S        -        -       -
 history                         S            -      S        -        S       -
+hold                            S            Su     SIu      -        S       -
 installed                       S            S      S        S        S       S
 job                             SI           S      S        -        s       -
 job_record                      S            -      S        -        -       -

@@ -34,14 +34,17 @@ ITEM = {field.name for field in fields(OpenItem)} - {"job"}
 BY_HAND = {
     ("dragoman.store", "job/find_stale"): HELD,
     ("dragoman.store", "batch/open_items"): HELD | ITEM,
+    ("dragoman.store", "job/read_waiting"): HELD,
 }
 
 # Updates that cannot name a token, and why.
 WITHOUT_TOKEN = {
     "job/claim_jobs": "hands the token out",
+    "job/claim_found": "hands the token out",
     "job/cancel_jobs": "cancel wins over whoever holds it",
     "job/promote_due": "nobody holds what waits",
     "job/wake_jobs": "nobody holds what waits",
+    "batch/doubt_restored": "whoever made it is of another life",
     "batch/doubt_overdue": "whoever made it, its deadline has passed",
     "batch/record_files_deleted": "a closed batch is nobody's any more",
     "delivery/claim_deliveries": "hands the token out",

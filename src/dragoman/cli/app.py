@@ -157,6 +157,22 @@ def cancel(job_id: UUID) -> None:
 
 
 @app.command()
+def hold() -> None:
+    """Create and send nothing from now on, for instance over data that another tool restored."""
+    from dragoman.cli.held import hold as stop_acting  # noqa: PLC0415 - see main
+
+    _do(stop_acting())
+
+
+@app.command()
+def release() -> None:
+    """Let a held engine go on, after you have looked at what a restore left in doubt."""
+    from dragoman.cli.held import release as let_go  # noqa: PLC0415 - see main
+
+    _do(let_go())
+
+
+@app.command()
 def erase(
     home: Annotated[UUID, typer.Option(help="The home whose rows are erased.")],
     user: Annotated[
@@ -371,6 +387,32 @@ def db_bootstrap(
     from dragoman.cli.db import make_ready  # noqa: PLC0415 - see main
 
     make_ready(admin_url_env, admin_url_file, anew=new_passwords)
+
+
+@db.command("backup")
+def db_backup(
+    target: Annotated[Path, typer.Argument(help="A file that is not there yet, or a folder.")],
+    unencrypted: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--unencrypted", help="Leave every text in it readable for everybody.")
+    ] = False,
+) -> None:
+    """Write a backup while everything runs, sealed with the key of the settings."""
+    from dragoman.cli.backup import backup  # noqa: PLC0415 - see main
+
+    backup(target, may_lie_open=unencrypted)
+
+
+@db.command("restore")
+def db_restore(
+    file: Annotated[Path, typer.Argument(help="A backup.")],
+    replace: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--replace", help="Move the data that are there aside.")
+    ] = False,
+) -> None:
+    """Put a backup into this home; the engine starts held, until you release it."""
+    from dragoman.cli.backup import restore  # noqa: PLC0415 - see main
+
+    restore(file, may_replace=replace)
 
 
 @db.command("psql")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,16 +13,19 @@ import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from dragoman.cli.alone import is_up
+from dragoman.cli.held import held_line
 from dragoman.cli.hint import hint
-from dragoman.core.errors import BadSetting, Refused
+from dragoman.core.errors import BadSetting, DatabaseError, NotFound, Refused
 from dragoman.settings import Settings, read_secret, read_settings
 from dragoman.store.cluster import installed
 from dragoman.store.database import Cell, open_cell
 from dragoman.store.embedded import Server, State
+from dragoman.store.incarnation import NAME, check_incarnation, note_progress
 from dragoman.store.migrate import migrate
 from dragoman.store.preflight import Expected, preflight, unknown_risks
 from dragoman.store.remote import Remote
-from dragoman.store.roles import ROLES, Secrets
+from dragoman.store.restore import refuse_half_restored
+from dragoman.store.roles import OWNER, ROLES, Secrets
 
 Database: TypeAlias = Server | Remote
 
@@ -32,6 +35,7 @@ def database_of(settings: Settings) -> Database:
     if settings.database == "embedded":
         if settings.database_line is not None:
             raise BadSetting("database_line goes with a database by URL; ours has no pooler")
+        refuse_half_restored(settings.home / "postgresql")
         return Server(settings.home / "postgresql")
     secrets = Secrets(settings.database_secrets or settings.home / "secrets")
     return Remote(settings.database, secrets, settings.database_line)
@@ -110,12 +114,24 @@ def prepare(settings: Settings) -> list[str]:
     database = database_of(settings)
     if isinstance(database, Server):
         database.bootstrap()
-    return migrate(line_dsn_of(settings, "owner"), cell=settings.cell, tell=_warn)
+    applied = migrate(line_dsn_of(settings, "owner"), cell=settings.cell, tell=_warn)
+    if isinstance(database, Server):
+        check_incarnation(database.dsn(OWNER), database.home / NAME, settings.cell)
+    return applied
+
+
+def leave(database: Database) -> None:
+    """Note how far our own data are; where that cannot be done, the last note stays true."""
+    if not isinstance(database, Server):
+        return
+    with suppress(DatabaseError, NotFound, OSError):
+        note_progress(database.dsn(OWNER), database.home / NAME)
 
 
 def show_status() -> int:
     """Print how the database stands; 0 when it is ready."""
-    database = database_of(read_settings())
+    settings = read_settings()
+    database = database_of(settings)
     if isinstance(database, Remote):
         return _show_remote(database)
     status = database.status()
@@ -129,6 +145,8 @@ def show_status() -> int:
     for name, value in facts.items():
         if value is not None:
             typer.echo(f"{name:8} {value}")
+    if status.state is State.READY and (held := held_line(settings)):
+        typer.echo(f"engine   {held}")
     return 0 if status.state is State.READY else 1
 
 
@@ -154,6 +172,7 @@ def stop() -> None:
     server = server_of(settings)
     if is_up(settings.home):
         raise Refused(f"Dragoman is up in {settings.home}; Ctrl-C there stops the database as well")
+    leave(server)
     server.stop()
     show_status()
 

@@ -20,6 +20,7 @@ from dragoman.core.job import State
 from dragoman.settings import read_settings
 from dragoman.store.database import Cell
 from dragoman.store.gates import list_gates
+from dragoman.store.holds import find_hold
 from dragoman.store.jobs import cancel_jobs
 from dragoman.store.workers import know_actor
 from dragoman.work.gate import closed
@@ -40,11 +41,14 @@ async def show_status() -> int:
         batches = await tx.dicts("look/count_batches", _HERE)
         deliveries = await tx.dicts("look/count_deliveries", _HERE)
         asks = await tx.dicts("look/needs_you", _HERE)
+        hold = await find_hold(tx)
         shut = [each for each in await list_gates(cell) if each.pause_reason]
     out = Console()
     out.print(_states(jobs))
     _line(out, "batches", batches)
     _line(out, "messages", deliveries)
+    if hold is not None:
+        out.print(f"[bold]{hold}[/]", highlight=False, soft_wrap=True)
     for each in shut:
         out.print(closed(each), highlight=False, markup=False, soft_wrap=True)
     if not asks:

@@ -21,7 +21,16 @@ from types import FrameType
 import typer
 
 from dragoman.cli.alone import only_one
-from dragoman.cli.db import Database, cell_of, check_roles, database_of, dsn_of, prepare
+from dragoman.cli.db import (
+    Database,
+    cell_of,
+    check_roles,
+    database_of,
+    dsn_of,
+    leave,
+    prepare,
+)
+from dragoman.cli.held import held_line
 from dragoman.cli.roles import DOOR_ROLES, WORKERS
 from dragoman.compose import (
     audit_key,
@@ -42,6 +51,7 @@ _ENDINGS = (signal.SIGINT, signal.SIGTERM)
 _READY_S = 30.0
 _STOP_S = 15.0
 _LOOK_S = 2.0
+_NOTE_S = 10.0
 
 
 @dataclass(slots=True)
@@ -106,6 +116,7 @@ class Supervisor:
     doors: list[Child] = field(default_factory=list[Child])
     workers: list[Child] = field(default_factory=list[Child])
     look_at: float = 0.0  # when the database is looked at again
+    note_at: float = 0.0  # when it is noted again how far it is
 
     @property
     def children(self) -> list[Child]:
@@ -134,6 +145,9 @@ class Supervisor:
     def _revive(self) -> None:
         try:
             self.server.ensure_running()
+            if time.monotonic() >= self.note_at:
+                leave(self.server)
+                self.note_at = time.monotonic() + _NOTE_S
         except DragomanError as error:
             typer.echo(f"dragoman: {error}", err=True)
 
@@ -145,6 +159,7 @@ class Supervisor:
             until = time.monotonic() + _STOP_S
             for child in group:
                 child.wait_stopped(until)
+        leave(self.server)
         self.server.stop()
 
     def door_url(self) -> str:
@@ -178,6 +193,8 @@ def supervised(
         try:
             tell("database …")
             prepare(settings)
+            if held := held_line(settings):
+                tell(held)
             _start(supervisor, tell)
             yield supervisor
             tell("stopping …")

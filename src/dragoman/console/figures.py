@@ -11,6 +11,7 @@ from dragoman.console.words import clock, counted, short, span, wait_reason
 from dragoman.core.job import TERMINAL, State
 from dragoman.core.profile import Profile
 from dragoman.store.gates import ALERT
+from dragoman.store.holds import Why, because
 from dragoman.store.schedules import Schedule
 from dragoman.work.collector import Collector
 from dragoman.work.submitter import Submitter
@@ -270,10 +271,12 @@ class Part:
 def verdict(overview: Overview) -> list[Part]:
     """The sentence of the page, computed from its own numbers."""
     tally, needs, doubts = overview.tally, len(overview.needs), len(overview.doubts)
+    held = _hold(overview.cell)
     if tally.off:
         said = [Part(f"The sum is off by {counted(tally.off, 'job')}.", is_bold=True)]
     elif not tally.accepted:
         return [
+            *held,
             Part("Nothing has been accepted yet.", is_bold=True),
             Part(" And nothing is wrong."),
         ]
@@ -292,7 +295,16 @@ def verdict(overview: Overview) -> list[Part]:
         verb = "is" if doubts == 1 else "are"
         words = counted(doubts, "doubt").capitalize()
         said += [Part(" "), Part(words, "#doubts"), Part(f" {verb} being settled without you.")]
-    return said + _waiting(overview)
+    return [*held, *said, *_waiting(overview)]
+
+
+def _hold(cell: queries.CellRow) -> list[Part]:
+    """Nothing is created or sent, and nobody should have to find that out."""
+    if cell.held_why is None or cell.held_at is None:
+        return []
+    since = f"Held since {cell.held_at:%Y-%m-%d %H:%M:%S} UTC,"
+    why = because(Why(cell.held_why))
+    return [Part(since, is_bold=True), Part(f" because {why}: nothing is created or sent. ")]
 
 
 def _waiting(overview: Overview) -> list[Part]:

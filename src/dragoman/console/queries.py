@@ -21,6 +21,8 @@ class CellRow:
     now: datetime
     server: str
     workers: int
+    held_why: str | None
+    held_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from dragoman.core.answer import Answer
 from dragoman.core.call import Call, Reply
@@ -50,6 +50,8 @@ class BatchView:
     total: int = 0
     result_files: tuple[str, ...] = ()
     nonce: str | None = None
+    cell: str | None = None  # whose metadata it carries
+    input_file_id: str | None = None
     errors: tuple[BatchError, ...] = ()
 
 
@@ -130,6 +132,15 @@ class Adapter(Protocol):
 
     async def answer(self, account: Account, call: Call, model: str, deadline_s: float) -> Reply:
         """One call, answered now (the async mode)."""
+        ...
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """An adapter that can say which batches a provider has of ours, known to us or not."""
+
+    async def list_batches(self, account: Account, *, created_after: int) -> list[BatchView]:
+        """Our cell's batches, oldest first; a list that cannot be read whole raises."""
         ...
 
 

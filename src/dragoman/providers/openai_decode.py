@@ -109,6 +109,8 @@ def decode_batch(data: JSON) -> BatchView | None:
         total=_count(_object(data.get("request_counts")).get("total")),
         result_files=tuple(file_id for file_id in files if file_id),
         nonce=_text(_object(data.get("metadata")).get("dragoman_nonce")),
+        cell=_text(_object(data.get("metadata")).get("dragoman_cell")),
+        input_file_id=identifier(data.get("input_file_id")),
         errors=tuple(_batch_error(error) for error in errors) if isinstance(errors, list) else (),
     )
 

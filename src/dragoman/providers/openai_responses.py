@@ -104,8 +104,17 @@ class OpenAIResponses:
     async def find(
         self, account: Account, nonce: str, *, created_after: int | None = None
     ) -> list[BatchView]:
-        """The batches that carry this nonce, oldest first; pages may shift while we read them."""
+        """The batches that carry this nonce, oldest first."""
         oldest = int(time.time()) - LOOK_BACK_S if created_after is None else created_after
+        return [view for view in await self._since(account, oldest) if view.nonce == nonce]
+
+    async def list_batches(self, account: Account, *, created_after: int) -> list[BatchView]:
+        """Our cell's batches, oldest first."""
+        found = await self._since(account, created_after)
+        return [view for view in found if view.cell == self._cell]
+
+    async def _since(self, account: Account, oldest: int) -> list[BatchView]:
+        """Every batch back to a time, oldest first; pages may shift while we read them."""
         seen: dict[str, BatchView] = {}
         after = ""
         for _ in range(MAX_PAGES):
@@ -113,8 +122,9 @@ class OpenAIResponses:
             fresh = [view for view in page if view.provider_batch_id not in seen]
             seen |= {view.provider_batch_id: view for view in fresh}
             if not has_more or any(view.created_at < oldest for view in page):
-                found = (view for view in seen.values() if view.nonce == nonce)
-                return sorted(found, key=lambda view: (view.created_at, view.provider_batch_id))
+                return sorted(
+                    seen.values(), key=lambda view: (view.created_at, view.provider_batch_id)
+                )
             if not fresh:
                 break
             after = f"&after={page[-1].provider_batch_id}"

@@ -203,8 +203,9 @@ class Cluster:
         if found is not None and found != MAJOR:
             raise WrongVersion(
                 f"{self.data} was written by PostgreSQL {found}, this is {MAJOR}; it was not "
-                f"opened. Dump it with the programs of {found}, move the directory away, start "
-                "again and load the dump."
+                "opened. With the version of Dragoman that made it: dragoman db backup FILE; "
+                "then with this one: dragoman db restore FILE --replace, which moves the old "
+                "data aside."
             )
 
     def make_home(self) -> None:

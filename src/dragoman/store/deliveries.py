@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from dragoman.core.canonical import JSONObject, canonical
-from dragoman.core.failure import Failure
+from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import DeliveryId, HomeId, JobId, Token, uuid7
 from dragoman.core.job import Kind, Reason
 from dragoman.store.database import Cell, Tx
@@ -162,6 +162,32 @@ async def record_doubt(cell: Cell, actor: UUID, one: Delivery, failure: Failure)
             facts=one.facts(**failure.facts()),
         )
         if rows and one.guarantee == "neither":
+            await _alert(tx, one, "delivery_unknown", failure)
+        return bool(rows)
+
+
+async def find_restored(cell: Cell, most: int = 100) -> list[Delivery]:
+    """Messages that a restore calls unsent and that may have been sent since the backup."""
+    return await cell.fetch(Delivery, "delivery/find_restored", most=most)
+
+
+async def doubt_restored(cell: Cell, actor: UUID, one: Delivery) -> bool:
+    """Put such a message in doubt: a target that can be asked is asked, a person decides else."""
+    failure = Failure(FailureClass.NOT_EXECUTED, "restored")
+    async with cell.transaction("doubt_restored_delivery") as tx:
+        rows = await tx.tuples(
+            "delivery/doubt_restored",
+            id=one.id,
+            token=one.token,
+            fresh=uuid7(),
+            state=one.state,
+            failure=canonical(failure.facts()).decode(),
+            kind=Kind.SEND_UNKNOWN,
+            reason=Reason.FAILURE,
+            actor=actor,
+            facts=one.facts(**failure.facts()),
+        )
+        if rows and one.guarantee != "lookup":
             await _alert(tx, one, "delivery_unknown", failure)
         return bool(rows)
 

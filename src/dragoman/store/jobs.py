@@ -243,6 +243,31 @@ async def find_stale(cell: Cell, timeouts: Mapping[str, float], most: int) -> li
         )
 
 
+async def count_claims(cell: Cell, before: datetime) -> int:
+    """How many claims are older than this and not part of a batch."""
+    async with cell.transaction("read") as tx:
+        return int((await tx.tuples("job/count_claims", before=before))[0][0])
+
+
+async def read_waiting(cell: Cell, ids: Sequence[JobId]) -> list[Held]:
+    """Jobs that wait, each with a token that a claim may give it."""
+    tickets = list(zip(ids, map(Token, uuid7s(len(ids))), strict=True))
+    async with cell.transaction("read") as tx:
+        return await _held(tx, "job/read_waiting", tickets=cell.rows("ticket", tickets))
+
+
+async def claim_found(tx: Tx, worker: UUID, held: Sequence[Held]) -> set[JobId]:
+    """Claim jobs of which a provider has the calls already; those that still waited come back."""
+    rows = await tx.tuples(
+        "job/claim_found",
+        tickets=tx.cell.rows("ticket", [(job.id, job.token) for job in held]),
+        worker=worker,
+        kind=Kind.CLAIMED,
+        reason=Reason.ADOPTED,
+    )
+    return {JobId(row[0]) for row in rows}
+
+
 async def lock_units(tx: Tx, locks: Sequence[int]) -> None:
     """Take the units' locks in one order; they fall with the transaction."""
     await tx.run("job/lock_units", locks=Longs(sorted(set(locks))))

@@ -127,6 +127,15 @@ def migrations(folder: Traversable | None = None) -> list[Migration]:
     ]
 
 
+def known_migrations() -> dict[str, str]:
+    """The schema's files, each with its sha256 in hexadecimal.
+
+    >>> "0001_kernel" in known_migrations()
+    True
+    """
+    return {each.name: each.digest.hex() for each in migrations()}
+
+
 def is_contraction(name: str) -> bool:
     """Whether a migration takes away what an older program uses; its name says so.
 

@@ -23,8 +23,10 @@ from dragoman.core.ids import JobId
 from dragoman.core.job import Bury, Defer, Held, Outcome, Reason, Retry
 from dragoman.providers.base import Account, Adapter, BatchStatus, BatchView, ProviderFailed
 from dragoman.store import batches, workers
+from dragoman.store.holds import read_hold
 from dragoman.work.finish import Finished, finish
 from dragoman.work.gate import Gates
+from dragoman.work.lookback import Lookback
 from dragoman.work.loop import Record, Station, log, recorded_run
 from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.schedule import Scheduled
@@ -34,6 +36,7 @@ _CHUNK = 200
 _ABSENCES = 2
 _SKEW_S = 900.0  # how far a provider's clock may be behind ours
 _CLOCKS_DIFFER_S = 86_400
+_GONE = 404
 _ENDED = frozenset(
     {BatchStatus.COMPLETED, BatchStatus.FAILED, BatchStatus.CANCELED, BatchStatus.EXPIRED}
 )
@@ -71,6 +74,7 @@ class Collector(Scheduled):
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
         self.providers = providers
+        self._lookback = Lookback(station, providers)
         self.gates = Gates(station.cell, station.line.worker)
 
     @property
@@ -81,7 +85,8 @@ class Collector(Scheduled):
     async def run_once(self) -> int:
         """Settle, poll, collect, tidy; one recorded run, or one recorded skip."""
         station = self.station
-        if not await batches.count_work(station.cell):
+        hold = await read_hold(station.cell)
+        if hold is None and not await batches.count_work(station.cell):
             await workers.skip_run(
                 station.cell,
                 self.role,
@@ -91,15 +96,19 @@ class Collector(Scheduled):
             return 0
         station.line.fence()
         async with recorded_run(station, self.role) as record:
-            await self._settle_doubts(record)
-            await self._look_at_open(record)
-            await self._delete_files()
+            if hold is not None:
+                record.counts.update(await self._lookback.look(hold))
+            await self._settle_doubts(record, is_held=hold is not None)
+            await self._look_at_open(record, is_held=hold is not None)
+            if hold is None:
+                await self._delete_files()
         return record.counts.total()
 
-    async def _settle_doubts(self, record: Record) -> None:
+    async def _settle_doubts(self, record: Record, *, is_held: bool) -> None:
         station = self.station
         await batches.doubt_overdue(station.cell)
-        for batch in await batches.find_never_started(station.cell):
+        never_started = [] if is_held else await batches.find_never_started(station.cell)
+        for batch in never_started:
             ours = await batches.take_over(station.cell, batch, station.line.worker)
             if ours is not None:
                 record.add(
@@ -151,19 +160,19 @@ class Collector(Scheduled):
         log.info("adopted", batch=str(batch.id), theirs=oldest.provider_batch_id)
         return counts + Counter(claimed=counts.total(), adopted=1)
 
-    async def _look_at_open(self, record: Record) -> None:
+    async def _look_at_open(self, record: Record, *, is_held: bool) -> None:
         """Poll each open batch, but none whose provider has just said: not so fast."""
         found = await batches.find_open(self.station.cell)
         slow = await self.gates.throttled([batch.gate for batch in found])
         for batch in found:
             seen = Counter(put_off=1)
             if batch.gate not in slow:
-                seen = await self._look_at(batch)
+                seen = await self._look_at(batch, is_held=is_held)
             if seen["capacity_errors"]:
                 slow |= await self.gates.throttled([batch.gate])
             record.add(batch.provider, batch.model, seen)
 
-    async def _look_at(self, batch: batches.Batch) -> Counter[str]:
+    async def _look_at(self, batch: batches.Batch, *, is_held: bool) -> Counter[str]:
         station, (adapter, account) = self.station, self._at(batch)
         assert batch.provider_batch_id is not None  # noqa: S101 - find_open asks for it
         try:
@@ -171,7 +180,7 @@ class Collector(Scheduled):
             is_known = await self._record(batch, view)
             if not is_known or view.status not in _ENDED:
                 return Counter(polled=1)
-            results = await self._download(batch, view, adapter, account)
+            results = await self._download(batch, view, may_be_gone=is_held)
         except ProviderFailed as failed:
             return await self._unreachable(batch, failed.failure)
         counts = await self._take_in(batch, view, results)
@@ -196,22 +205,33 @@ class Collector(Scheduled):
         )
 
     async def _download(
-        self, batch: batches.Batch, view: BatchView, adapter: Adapter, account: Account
+        self, batch: batches.Batch, view: BatchView, *, may_be_gone: bool
     ) -> Results:
         """Every line of both files, by id; a line of an unknown id is dropped, with an alert."""
         known, results = await batches.known_ids(self.station.cell, batch.id), Results()
         for file in view.result_files:
-            ports.at("collect.download", "before")
-            async for raw in adapter.download(account, file):
-                line = adapter.decode_line(raw)
-                if line.custom_id in known:
-                    results.add(line.custom_id, raw, line.reply)
-                else:
-                    results.unknown += 1
-            ports.at("collect.download", "after")
+            try:
+                await self._read(batch, file, known, results)
+            except ProviderFailed as failed:
+                # Taken in and deleted after the backup: nobody has these lines any more.
+                if not may_be_gone or failed.failure.http_status != _GONE:
+                    raise
         if results.unknown:
             await self._alert("unknown_batch_item", batch, "act", lines=results.unknown)
         return results
+
+    async def _read(
+        self, batch: batches.Batch, file: str, known: set[str], results: Results
+    ) -> None:
+        adapter, account = self._at(batch)
+        ports.at("collect.download", "before")
+        async for raw in adapter.download(account, file):
+            line = adapter.decode_line(raw)
+            if line.custom_id in known:
+                results.add(line.custom_id, raw, line.reply)
+            else:
+                results.unknown += 1
+        ports.at("collect.download", "after")
 
     async def _take_in(
         self, batch: batches.Batch, view: BatchView, results: Results

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from uuid import UUID
 
 import structlog
 
@@ -17,6 +18,7 @@ from dragoman.core.frames import frames
 from dragoman.core.profile import Profile
 from dragoman.store import workers
 from dragoman.store.database import Cell
+from dragoman.store.holds import read_hold
 from dragoman.work.line import Line
 from dragoman.work.pipeline import Pipelines
 
@@ -37,11 +39,13 @@ class Loop(ABC):
     """A role. Production calls `run`, tests call `run_once`."""
 
     role: str
+    is_scheduled = False
 
     def __init__(self, station: Station) -> None:
         self.station = station
         self.wake = asyncio.Event()
         self.stop = asyncio.Event()
+        self._said: UUID | None = None
 
     @abstractmethod
     async def run_once(self) -> int:
@@ -66,6 +70,16 @@ class Loop(ABC):
                 raise LeaseLost
             if not done:
                 await self._sleep(stop)
+
+    async def is_held(self) -> bool:
+        """Whether nothing may be created or sent now; a skipped run says so, in a tick or once."""
+        hold = await read_hold(self.station.cell)
+        if hold is not None and (self.is_scheduled or self._said != hold.id):
+            self._said = hold.id
+            log.warning("held", role=self.role, why=hold.why, since=hold.held_at.isoformat())
+            sentence = f"{self.role} held: {hold.why}"
+            await workers.skip_run(self.station.cell, self.role, self.station.line.worker, sentence)
+        return hold is not None
 
     async def _guarded(self) -> int:
         try:

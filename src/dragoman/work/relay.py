@@ -85,7 +85,9 @@ class Relay(Loop):
         """Doubts first, then what is due."""
         station, profile = self.station, self.station.profile
         station.line.fence()
-        settled = await self._settle()
+        settled = await self._doubt_restored() + await self._settle()
+        if await self.is_held():
+            return settled
         due = await deliveries.claim_deliveries(
             station.cell, station.line.worker, list(self.channels), profile.max_jobs_per_run
         )
@@ -106,6 +108,13 @@ class Relay(Loop):
             await act_once(Sending(station.cell, station.line.worker, one), act, station.line.fence)
         except LeaseLost:
             station.line.fence()  # the whole worker, or this row alone?
+
+    async def _doubt_restored(self) -> int:
+        """What a backup calls unsent may have been sent since: ask, or leave it to the operator."""
+        found = await deliveries.find_restored(self.station.cell)
+        for one in found:
+            await deliveries.doubt_restored(self.station.cell, self.station.line.worker, one)
+        return len(found)
 
     async def _settle(self) -> int:
         station, profile = self.station, self.station.profile

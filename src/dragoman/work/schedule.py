@@ -11,6 +11,8 @@ from dragoman.work.loop import Loop, Station
 class Scheduled(Loop):
     """A role with a tick. What a run leaves over waits for the next one, and that is normal."""
 
+    is_scheduled = True
+
     def __init__(self, station: Station) -> None:
         super().__init__(station)
         self._is_known = False

@@ -58,6 +58,8 @@ class Submitter(Scheduled):
     async def run_once(self) -> int:
         """Claim, pack, submit; one recorded run, or one recorded skip."""
         station = self.station
+        if await self.is_held():
+            return 0
         queues = await jobs.open_queues(station.cell, Mode.BATCH, list(station.pipelines))
         keys = list(await self.gates.rooms(queues))
         if not await jobs.count_due(station.cell, keys):

@@ -10,6 +10,7 @@ from dragoman.core.gate import ACCOUNT_S
 from dragoman.core.job import Retry
 from dragoman.store import gates, jobs, workers
 from dragoman.store.database import Cell
+from dragoman.store.holds import read_hold
 from dragoman.work.finish import Finished, finish
 from dragoman.work.loop import Loop, Station, log
 
@@ -34,7 +35,8 @@ class Sweeper(Loop):
     async def run_once(self) -> int:
         """Stale claims, what is due, permits, sums, room, and the chores of pipelines."""
         await workers.end_lines(self.station.cell)
-        swept = await self.sweep_stale()
+        # A held engine's claims are of another life: its collector lets go of them.
+        swept = 0 if await read_hold(self.station.cell) else await self.sweep_stale()
         while await jobs.promote_due(self.station.cell, _MANY) == _MANY:
             pass
         await gates.drop_permits(self.station.cell)

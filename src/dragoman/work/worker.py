@@ -121,10 +121,14 @@ class Worker(Loop):
             if ports.monotonic() - self._queues_at < self.every_s:
                 return
             station = self.station
-            self._queues = await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
+            self._queues = [] if await self.is_held() else await self._open_queues()
             if self._queues:
                 await jobs.promote_due(station.cell)
             self._queues_at = ports.monotonic()
+
+    async def _open_queues(self) -> list[OpenQueue]:
+        station = self.station
+        return await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
 
     async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
         station = self.station
