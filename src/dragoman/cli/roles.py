@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 import structlog
@@ -22,6 +22,7 @@ from dragoman.work.loop import Loop, Station
 from dragoman.work.relay import Relay
 from dragoman.work.submitter import Submitter
 from dragoman.work.sweeper import Sweeper
+from dragoman.work.wakeup import listening
 from dragoman.work.worker import Worker
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
@@ -47,7 +48,11 @@ async def _run(settings: Settings, role: str) -> int:
 
             await serve(settings, partial(dsn_of, settings), stop)
         else:
-            async with _station(settings, role) as station, _loop(settings, role, station) as work:
+            async with (
+                _station(settings, role) as station,
+                _loop(settings, role, station) as work,
+                _woken(settings, work),
+            ):
                 log.info("running", role=role, worker=str(station.line.worker))
                 await work.run(stop)
     except LeaseLost:
@@ -78,6 +83,13 @@ async def _loop(settings: Settings, role: str, station: Station) -> AsyncGenerat
         kinds = {"submitter": Submitter, "collector": Collector, "worker": Worker}
         async with wired(settings) as providers:
             yield kinds[role](station, providers)
+
+
+def _woken(settings: Settings, work: Loop) -> AbstractAsyncContextManager[None]:
+    """A worker is woken by hints; the others go by their schedule."""
+    if not isinstance(work, Worker):
+        return nullcontext()
+    return listening(dsn_of(settings, "worker"), work.wake)
 
 
 async def _fail_waiting(cell: Cell, older_s: float) -> int:

@@ -8,7 +8,9 @@ that the job moved on without the caller.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,12 +18,16 @@ from uuid import UUID
 
 from psycopg.rows import kwargs_row
 
+from dragoman.core import ports
 from dragoman.core.canonical import JSONObject, canonical, read_object
-from dragoman.core.errors import Invariant
+from dragoman.core.errors import DatabaseError, Invariant
 from dragoman.core.ids import HomeId, JobId, Token, uuid7s
 from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
 from dragoman.store.database import Cell, OpenQueue, Tx, statement
 from dragoman.store.pack import Row, Rows
+
+_HINT_EVERY_S = 0.005
+_HINT_S = 0.25  # nobody is kept waiting for a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,20 @@ async def enqueue_jobs(tx: Tx, actor: UUID, jobs: Sequence[NewJob]) -> set[JobId
     rows = tx.cell.values("new_job", jobs)
     found = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
     return {JobId(row[0]) for row in found}
+
+
+async def hint_ready(cell: Cell) -> None:
+    """Wake the workers, once the jobs are committed. Polling is the truth: a lost hint is nothing.
+
+    Notifications queue up at one lock of the server, so a process sends few.
+    """
+    now = ports.monotonic()
+    if now - cell.hinted_at < _HINT_EVERY_S:
+        return
+    cell.hinted_at = now
+    with suppress(DatabaseError, TimeoutError):
+        async with asyncio.timeout(_HINT_S), cell.transaction("hint") as tx:
+            await tx.run("queue/hint_ready")
 
 
 async def claim_jobs(

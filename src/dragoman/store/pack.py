@@ -10,9 +10,10 @@ import functools
 import operator
 import struct
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import orjson
@@ -27,7 +28,6 @@ Row: TypeAlias = tuple[Any, ...]
 
 _FIELD = struct.Struct("!Ii")
 _INT = struct.Struct("!i")
-_NULL = struct.pack("!i", -1)
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,33 @@ def pack(rows: Rows) -> bytes:
     shape = rows.shape
     if not rows.rows:
         return struct.pack("!iii", 0, 0, shape.oid)
-    width = len(shape.columns)
     head = struct.pack("!iiiii", 1, 0, shape.oid, len(rows.rows), 1)
     if shape.fixed is not None and all(None not in row for row in rows.rows):
         return head + _pack_fixed(rows, *shape.fixed)
-    parts = [head]
-    for row in rows.rows:
-        if len(row) != width:
-            raise ValueError("a row has another width than its type")
-        body = _pack_row(shape, row, width)
-        parts.append(_INT.pack(len(body)))
-        parts.append(body)
-    return b"".join(parts)
+    return head + _pack_by_column(rows)
+
+
+def _pack_by_column(rows: Rows) -> bytes:
+    """A value that stands in every row, as most of a bulk's do, is encoded once."""
+    width = len(rows.shape.columns)
+    if any(len(row) != width for row in rows.rows):
+        raise ValueError("a row has another width than its type")
+    same, pieces = _INT.pack(width), list[Iterable[bytes]]()
+    for (oid, encode), values in zip(rows.shape.columns, zip(*rows.rows, strict=True), strict=True):
+        if len(set(map(id, values))) == 1:
+            same += _field(oid, encode, values[0])
+        else:
+            pieces += repeat(same), [_field(oid, encode, value) for value in values]
+            same = b""
+    bodies = map(b"".join, zip(*pieces, repeat(same, len(rows.rows)), strict=False))
+    return b"".join([part for body in bodies for part in (_INT.pack(len(body)), body)])
+
+
+def _field(oid: int, encode: Encode, value: object) -> bytes:
+    if value is None:
+        return _FIELD.pack(oid, -1)
+    data = encode(value)
+    return _FIELD.pack(oid, len(data)) + data
 
 
 def _pack_fixed(rows: Rows, form: struct.Struct, encoders: tuple[Encode, ...]) -> bytes:
@@ -112,18 +127,6 @@ def _pack_fixed(rows: Rows, form: struct.Struct, encoders: tuple[Encode, ...]) -
             values += (oid, length, encode(value))
         packed.append(form.pack(*values))
     return b"".join(packed)
-
-
-def _pack_row(shape: Shape, row: Row, width: int) -> bytes:
-    parts = [_INT.pack(width)]
-    for (oid, encode), value in zip(shape.columns, row, strict=True):
-        if value is None:
-            parts.append(struct.pack("!I", oid) + _NULL)
-        else:
-            data = encode(value)
-            parts.append(_FIELD.pack(oid, len(data)))
-            parts.append(data)
-    return b"".join(parts)
 
 
 def _uuid(value: uuid.UUID) -> bytes:
