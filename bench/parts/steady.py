@@ -111,10 +111,10 @@ def measure(place: Place, size: Size) -> Result:
     asyncio.run(_warm(place))
     with place.started(place.ours("steady", BATCH)) as runner, counted(runner) as progress:
         looks = asyncio.run(load(place, progress, SECONDS[size]))
-X
-    slice_s = SECONDS[size] / SLICES
+    speeds = [(b.done - a.done) / (b.at - a.at) for a, b in pairwise(looks)]
+    slice_s, share = SECONDS[size] / SLICES, speeds[-1] / max(speeds[1], 1.0)
     result = Result(
-        [Figure("the last slice beside the second", speeds[-1] / max(speeds[1], 1.0), least=WANTED)],
+        [Figure("the last slice beside the second", share, least=WANTED)],
         ["slice", "jobs/s", "HOT", "dead rows", "vacuums", "standing, MB (indexes)",
          "event, MB (indexes)", "deltas", "WAL, bytes a job", "read from disk", "checkpoints"],
         notes=[f"A slice is {slice_s:g} s."],

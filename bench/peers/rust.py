@@ -25,7 +25,8 @@ class Noop:
 
 def url(host: str, password: str) -> str:
     """As the administrator: a peer needs no roles."""
-    return f"postgresql://dragoman_admin:{quote(password)}@localhost/{DATABASE}?host={quote(host, safe='')}"
+    where = f"localhost/{DATABASE}?host={quote(host, safe='')}"
+    return f"postgresql://dragoman_admin:{quote(password)}@{where}"
 
 
 async def connect(host: str, password: str, database: str) -> asyncpg.Connection:
