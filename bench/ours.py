@@ -67,9 +67,10 @@ async def drain(home: Home, pipeline: str, batch: str) -> None:
     pending: asyncio.Task[object] | None = None
     async with open_cell(home.dsn("dragoman_worker")) as cell:
         _begin()
-        while held := await jobs.claim_jobs(cell, worker, keys, int(batch)):
-            outcome = _outcome(pipeline)
-            finished = [Finished(job, outcome) for job in held]
+        claim = asyncio.create_task(jobs.claim_jobs(cell, worker, keys, int(batch)))
+        while held := await claim:
+            claim = asyncio.create_task(jobs.claim_jobs(cell, worker, keys, int(batch)))
+            finished = [Finished(job, _outcome(pipeline)) for job in held]
             if pending is not None:
                 await pending
             pending = asyncio.create_task(finish(cell, worker, PIPELINES, finished))

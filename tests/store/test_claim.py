@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from dragoman.core.ids import JobId, uuid7
+from dragoman.core.ids import JobId, uuid7, uuid7s
 from dragoman.core.job import Kind, Reason, State
 from dragoman.store import jobs
 from tests import postgres, stand
@@ -200,17 +200,27 @@ def test_two_claimers_never_hold_one_job(database: str) -> None:
     async def scenario() -> None:
         async with crew_of(database) as crew, stand.cell_of(database) as other:
             made = await some(crew, 6)
-            async with crew.worker.transaction("pick") as tx:
-                picked = await tx.tuples("job/pick_jobs", keys=[KEY], share=3, most=3, seen=[])
+            async with crew.worker.transaction("claim") as tx:
+                ours = await tx.tuples(
+                    "job/claim_jobs",
+                    keys=[KEY],
+                    share=3,
+                    most=3,
+                    tokens=uuid7s(3),
+                    seen=[],
+                    worker=crew.actor,
+                    kind=Kind.CLAIMED,
+                )
                 theirs = await jobs.claim_jobs(other, uuid7(), [KEY], 6)
-            assert {row[0] for row in picked} == set(made[:3])
+            assert {row[0] for row in ours} == set(made[:3])
             assert ids(theirs) == set(made[3:])
+            made = await some(crew, 3)
             both = await asyncio.gather(
                 jobs.claim_jobs(crew.worker, crew.actor, [KEY], 2),
                 jobs.claim_jobs(other, uuid7(), [KEY], 2),
             )
             assert sum(map(len, both)) == 3
-            assert ids(both[0]) | ids(both[1]) == set(made[:3])
+            assert ids(both[0]) | ids(both[1]) == set(made)
 
     asyncio.run(scenario())
     check_books(database)
@@ -288,5 +298,20 @@ def test_promotion_is_bounded(database: str) -> None:
                 assert await tx.count("job/promote_due", most=2) == 2
             ready = [look(database, job.id).standing["ready"] for job in made]
             assert ready == [False, True, True]
+
+    asyncio.run(scenario())
+
+
+def test_a_claim_that_is_full_leaves_what_is_due_to_the_sweeper(database: str) -> None:
+    """A backlog costs no look at what waits; a claim with room left makes it ready and takes it."""
+
+    async def scenario() -> None:
+        async with crew_of(database) as crew:
+            (late,) = await some(crew, 1, delay_s=30.0)
+            await some(crew, 3)
+            stand.move_clock(database, 60)
+            assert late not in ids(await claim(crew, KEY, 2))
+            assert not look(database, late).standing["ready"]
+            assert late in ids(await claim(crew, KEY, 2))
 
     asyncio.run(scenario())

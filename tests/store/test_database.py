@@ -57,7 +57,8 @@ async def caught(cell: Cell, act: Callable[[Tx], Awaitable[object]]) -> Database
 
 def says(statement: str) -> Callable[[Tx], Awaitable[object]]:
     """Run a statement that holds the canary."""
-    return lambda tx: tx.connection.execute(statement.replace("CANARY", CANARY).encode())
+    told = statement.replace("CANARY", CANARY).encode()
+    return lambda tx: tx.connection.execute(told, prepare=False)
 
 
 @pytest.mark.req("R084", "R085", "R284")

@@ -12,7 +12,6 @@ import pytest
 
 from dragoman.core.errors import DataRefused
 from dragoman.core.failure import Failure, FailureClass
-from dragoman.core.ids import uuid7
 from dragoman.core.job import EDGES, Held, Kind, Reason, Retry, State
 from dragoman.store import jobs
 from dragoman.work.finish import Finished, finish
@@ -56,14 +55,8 @@ async def enqueues(crew: Crew, held: Held) -> object:
 
 
 async def claims(crew: Crew, held: Held) -> object:
-    """Claim the job by its id, as after a pick that is out of date."""
-    async with crew.worker.transaction("claim") as tx:
-        return await tx.tuples(
-            "job/claim_jobs",
-            tickets=crew.worker.rows("ticket", [(held.id, uuid7())]),
-            worker=crew.actor,
-            kind=Kind.CLAIMED,
-        )
+    """Claim whatever its queue holds."""
+    return await claim(crew, held.queue_key)
 
 
 async def submits(crew: Crew, held: Held) -> object:

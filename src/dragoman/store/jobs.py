@@ -24,7 +24,9 @@ from dragoman.core.errors import DatabaseError, Invariant
 from dragoman.core.ids import HomeId, JobId, Token, uuid7s
 from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
 from dragoman.store.database import Cell, OpenQueue, Tx, statement
-from dragoman.store.pack import Row, Rows
+from dragoman.store.pack import Longs, Row, Rows
+
+_NO_INTENT: Row = ("", "", None, {})
 
 _HINT_EVERY_S = 0.005
 _HINT_S = 0.25  # nobody is kept waiting for a hint
@@ -139,40 +141,71 @@ async def hint_ready(cell: Cell) -> None:
         return
     cell.hinted_at = now
     with suppress(DatabaseError, TimeoutError):
-        async with asyncio.timeout(_HINT_S), cell.transaction("hint") as tx:
+        async with asyncio.timeout(_HINT_S), cell.at_once("hint") as tx:
             await tx.run("queue/hint_ready")
 
 
 async def claim_jobs(
     cell: Cell, worker: UUID, keys: Sequence[int], most: int, *, share: int | None = None
 ) -> list[Held]:
-    """Take up to `most` ready jobs of these queues; each gets a token of its own."""
-    async with cell.transaction("claim") as tx:
-        await tx.run("job/promote_due", most=max(most, 1000))
-        tickets = await _pick(tx, keys, share or most, most)
-        if not tickets:
-            return []
-        rows = await tx.tuples(
-            "job/claim_jobs",
-            tickets=cell.rows("ticket", tickets),
-            worker=worker,
-            kind=Kind.CLAIMED,
-        )
-        return await _held_by_claim(tx, dict(tickets), rows)
+    """Take up to `most` ready jobs of these queues; each gets a token of its own.
+
+    What has become due is made ready when nothing else is left to take; while a backlog lasts, the
+    sweeper does it.
+    """
+    rows = await _claim(cell, worker, keys, most, share or most)
+    if len(rows) < most and await promote_due(cell):
+        rows += await _claim(cell, worker, keys, most - len(rows), share or most)
+    if not rows:
+        return []
+    async with cell.transaction("read") as tx:
+        return await _held_by_claim(tx, rows)
 
 
-async def _held_by_claim(tx: Tx, tokens: Mapping[JobId, Token], rows: Sequence[Row]) -> list[Held]:
+async def _claim(cell: Cell, worker: UUID, keys: Sequence[int], most: int, share: int) -> list[Row]:
+    """Rows of jobs taken. A unit that is busy elsewhere is passed over, and the claim goes on."""
+    seen: list[UUID] = []
+    taken: list[Row] = []
+    while len(taken) < most:
+        left = most - len(taken)
+        async with cell.at_once("claim") as tx:
+            found = await tx.tuples(
+                "job/claim_jobs",
+                keys=list(keys),
+                share=share,
+                most=left,
+                tokens=uuid7s(left),
+                seen=seen,
+                worker=worker,
+                kind=Kind.CLAIMED,
+            )
+        busy = [row[0] for row in found if row[1] is None]
+        taken += [row for row in found if row[1] is not None] if busy else found
+        seen += busy
+        if not busy:
+            break
+    return taken
+
+
+async def promote_due(cell: Cell, most: int = 1000) -> int:
+    """Make ready what has become due, a bounded number; how many."""
+    async with cell.at_once("promote") as tx:
+        return await tx.count("job/promote_due", most=most)
+
+
+async def _held_by_claim(tx: Tx, rows: Sequence[Row]) -> list[Held]:
     """Holdings from what a claim returns; only a model's stage needs to read the intents too."""
-    queues = await _queues(tx, {row[4] for row in rows})
-    asking = [row[0] for row in rows if queues[row[4]].provider]
-    found = await tx.tuples("job/read_intents", ids=asking) if asking else []
-    intents = {row[0]: row[1:] for row in found}
-    return [_holding(row, tokens[row[0]], queues[row[4]], intents.get(row[0])) for row in rows]
+    queues = await _queues(tx, {row[5] for row in rows})
+    asking = [row[0] for row in rows if queues[row[5]].provider]
+    if not asking:
+        return [_holding(row, queues[row[5]]) for row in rows]
+    intents = {row[0]: row[1:] for row in await tx.tuples("job/read_intents", ids=asking)}
+    return [_holding(row, queues[row[5]], intents.get(row[0], _NO_INTENT)) for row in rows]
 
 
-def _holding(row: Row, token: Token, queue: OpenQueue, intent: Row | None) -> Held:
-    job_id, home_id, stage, lock, key, attempts, most, free = row
-    unit, account, group_key, routing = intent or ("", "", None, {})
+def _holding(row: Row, queue: OpenQueue, intent: Row = _NO_INTENT) -> Held:
+    job_id, token, home_id, stage, lock, key, attempts, most, free = row
+    unit, account, group_key, routing = intent
     return Held(
         job_id,
         token,
@@ -202,22 +235,6 @@ async def _queues(tx: Tx, keys: set[int]) -> dict[int, OpenQueue]:
     return known
 
 
-async def _pick(tx: Tx, keys: Sequence[int], share: int, most: int) -> list[tuple[JobId, Token]]:
-    """Ready jobs, each with a new token. A unit that is busy elsewhere is passed over."""
-    seen: list[UUID] = []
-    free: list[tuple[JobId, Token]] = []
-    while len(free) < most:
-        found = await tx.tuples(
-            "job/pick_jobs", keys=list(keys), share=share, most=most - len(free), seen=seen
-        )
-        seen += [row[0] for row in found]
-        ids = [JobId(row[0]) for row in found if row[1]]
-        free += zip(ids, map(Token, uuid7s(len(ids))), strict=True)
-        if all(row[1] for row in found):
-            break
-    return free
-
-
 async def find_stale(cell: Cell, timeouts: Mapping[str, float], most: int) -> list[Held]:
     """Claims whose holder is gone."""
     async with cell.transaction("read") as tx:
@@ -228,7 +245,7 @@ async def find_stale(cell: Cell, timeouts: Mapping[str, float], most: int) -> li
 
 async def lock_units(tx: Tx, locks: Sequence[int]) -> None:
     """Take the units' locks in one order; they fall with the transaction."""
-    await tx.run("job/lock_units", locks=sorted(set(locks)))
+    await tx.run("job/lock_units", locks=Longs(sorted(set(locks))))
 
 
 async def move_jobs(

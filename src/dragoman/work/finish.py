@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import assert_never
 from uuid import UUID
 
@@ -66,9 +67,12 @@ async def finish(
         half = len(finished) // 2
         first = await finish(cell, actor, pipelines, finished[:half])
         return first + await finish(cell, actor, pipelines, finished[half:])
-    counts = Counter(_counted(one.move) for one in exits if one.finished.job.id in moved)
-    lost = [one for one in exits if one.finished.job.id not in moved]
-    if lost:
+    gone = _gone(exits, moved)
+    counts = Counter[str]()
+    for (_, move), same in _by_way(gone).items():
+        counts[_counted(move)] += len(same)
+    if len(gone) < len(exits):
+        lost = [one for one in exits if one.finished.job.id not in moved]
         counts["lost"] += await _note_late(cell, actor, lost)
     return counts
 
@@ -81,7 +85,7 @@ async def _finish_chunk(
             async with cell.transaction("finish") as tx:
                 await jobs.lock_units(tx, [one.finished.job.unit_lock for one in exits])
                 moved = await _move(tx, actor, exits)
-                if await _leave_behind(tx, pipelines, exits, moved):
+                if await _leave_behind(tx, pipelines, _gone(exits, moved), moved):
                     # Fired here a guard's refusal can be bisected; at COMMIT it would be doubt.
                     await tx.connection.execute("set constraints all immediate")
                 return moved
@@ -93,11 +97,9 @@ async def _finish_chunk(
 
 async def _move(tx: Tx, actor: UUID, exits: Sequence[Exit]) -> dict[JobId, datetime]:
     """Jobs that go the same way go in one statement; mostly that is all of them."""
-    groups: dict[tuple[State, Move], list[Held]] = {}
-    for one in exits:
-        groups.setdefault((one.finished.job.state, one.move), []).append(one.finished.job)
     moved: dict[JobId, datetime] = {}
-    for (was, move), held in groups.items():
+    for (was, move), same in _by_way(exits).items():
+        held = [one.finished.job for one in same]
         if move.kind is Kind.ADVANCED:
             moved |= await jobs.advance_jobs(tx, actor, was, held)
         else:
@@ -105,11 +107,25 @@ async def _move(tx: Tx, actor: UUID, exits: Sequence[Exit]) -> dict[JobId, datet
     return moved
 
 
+def _by_way(exits: Sequence[Exit]) -> dict[tuple[State, Move], list[Exit]]:
+    """Neighbours mostly go the same way; only where they do not is a move looked at as a whole."""
+    groups: dict[tuple[State, Move], list[Exit]] = {}
+    for way, run in groupby(exits, key=lambda one: (one.finished.job.state, one.move)):
+        groups.setdefault(way, []).extend(run)
+    return groups
+
+
+def _gone(exits: Sequence[Exit], moved: dict[JobId, datetime]) -> Sequence[Exit]:
+    """Those whose token still held."""
+    if len(moved) == len(exits):
+        return exits
+    return [one for one in exits if one.finished.job.id in moved]
+
+
 async def _leave_behind(
-    tx: Tx, pipelines: Pipelines, exits: Sequence[Exit], moved: dict[JobId, datetime]
+    tx: Tx, pipelines: Pipelines, gone: Sequence[Exit], moved: dict[JobId, datetime]
 ) -> bool:
     """Results, dead letters and settled items of what moved; False if no guard can object."""
-    gone = [one for one in exits if one.finished.job.id in moved]
     results = _results(gone, moved)
     for (pipeline, stage), of_stage in results.items():
         await pipelines[pipeline].stages[stage].store(tx, of_stage)
@@ -117,7 +133,8 @@ async def _leave_behind(
         await jobs.store_stage_results(tx, passed)
     if burials := [one.burial for one in gone if one.burial]:
         await jobs.bury_jobs(tx, burials)
-    if settled := [item for one in gone for item in _items(one, _item_state(one.move))]:
+    brought = [one for one in gone if one.finished.batch]
+    if settled := [item for one in brought for item in _items(one, _item_state(one.move))]:
         await batches.settle_items(tx, settled)
     names = {one.finished.job.pipeline for one in gone}
     return bool(results) or any(pipelines[name].is_guarded for name in names)

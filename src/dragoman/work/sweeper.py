@@ -12,6 +12,7 @@ from dragoman.store.database import Cell
 from dragoman.work.finish import Finished, finish
 from dragoman.work.loop import Loop, Station, log
 
+_MANY = 1000
 Chore: TypeAlias = Callable[[Cell], Awaitable[int]]
 
 
@@ -30,9 +31,11 @@ class Sweeper(Loop):
         return self.station.profile.sweep_every_s
 
     async def run_once(self) -> int:
-        """Stale claims, sums, next month's room, and the chores that pipelines bring."""
+        """Stale claims, what is due, sums, next month's room, and the chores of pipelines."""
         await workers.end_lines(self.station.cell)
         swept = await self.sweep_stale()
+        while await jobs.promote_due(self.station.cell, _MANY) == _MANY:
+            pass
         await workers.ensure_partitions(self.station.cell)
         while await workers.fold_deltas(self.station.cell) >= 100_000:
             pass
