@@ -28,6 +28,7 @@ from dragoman.store.pack import Longs, Row, Rows
 
 _NO_INTENT: Row = ("", "", None, {})
 
+_BULK = 1_000
 _HINT_EVERY_S = 0.005
 _HINT_S = 0.25  # nobody is kept waiting for a hint
 
@@ -126,9 +127,12 @@ def facts(**values: object) -> bytes:
 
 async def enqueue_jobs(tx: Tx, actor: UUID, jobs: Sequence[NewJob]) -> set[JobId]:
     """Write intents; the ids that are new come back, a unit that exists is left alone."""
-    rows = tx.cell.values("new_job", jobs)
-    found = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
-    return {JobId(row[0]) for row in found}
+    made: set[JobId] = set()
+    for start in range(0, len(jobs), _BULK):  # more at once no longer fit the server's memory
+        rows = tx.cell.values("new_job", jobs[start : start + _BULK])
+        found = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
+        made.update(JobId(row[0]) for row in found)
+    return made
 
 
 async def hint_ready(cell: Cell) -> None:

@@ -133,17 +133,22 @@ def pack(rows: Rows) -> bytes:
 
 def _pack_by_column(rows: Rows) -> bytes:
     """A value that stands in every row, as most of a bulk's do, is encoded once."""
-    width = len(rows.shape.columns)
+    width, nothing = len(rows.shape.columns), type(None)
     if any(len(row) != width for row in rows.rows):
         raise ValueError("a row has another width than its type")
-    same, pieces = _INT.pack(width), list[Iterable[bytes]]()
+    same, parts = _INT.pack(width), list[Iterable[bytes]]()
     for (oid, encode), values in zip(rows.shape.columns, zip(*rows.rows, strict=True), strict=True):
         if len(set(map(id, values))) == 1:
             same += _field(oid, encode, values[0])
+            continue
+        if encode in _SIZES and nothing not in set(map(type, values)):
+            same += _FIELD.pack(oid, _SIZES[encode])
+            encoded = _MANY.get(encode, functools.partial(map, encode))(values)
         else:
-            pieces += repeat(same), [_field(oid, encode, value) for value in values]
-            same = b""
-    bodies = map(b"".join, zip(*pieces, repeat(same, len(rows.rows)), strict=False))
+            encoded = [_field(oid, encode, value) for value in values]
+        parts += repeat(same), encoded
+        same = b""
+    bodies = map(b"".join, zip(*parts, repeat(same, len(rows.rows)), strict=False))
     return b"".join([part for body in bodies for part in (_INT.pack(len(body)), body)])
 
 
