@@ -307,8 +307,11 @@ async def desk_of(
 async def second_station(desk: Desk) -> AsyncGenerator[Station]:
     """Another worker process beside the first one."""
     dsn = postgres.dsn("dragoman_worker", desk.database)
-    async with open_line(dsn, role="test", name="second", lease_s=3600) as line:
-        yield Station(desk.station.cell, line, desk.station.pipelines, desk.station.profile)
+    async with (
+        stand.cell_of(desk.database) as cell,
+        open_line(dsn, role="test", name="second", lease_s=3600) as line,
+    ):
+        yield Station(cell, line, desk.station.pipelines, desk.station.profile)
 
 
 Story = Callable[[Desk], Awaitable[None]]

@@ -93,11 +93,11 @@ def a_life(place: Place) -> rig.Life:
             rig.providers_of(sandbox) as providers,
             stand.station_of(database, place.pipelines) as station,
         ):
-            worker, relay = Worker(station, providers), Relay(station, place.channels)
-            await worker.run_once()
-            await worker.run_once()
-            await relay.run_once()
-            await worker.run_once()
+            plain, calls = (Worker(station, providers, asks=asks) for asks in (False, True))
+            await plain.run_once()
+            await calls.run_once()
+            await Relay(station, place.channels).run_once()
+            await plain.run_once()
 
     return life
 
@@ -230,6 +230,7 @@ def test_the_life_that_is_cut_short_has_every_port_of_both_roles() -> None:
     seen = Counter((each.tag, each.moment) for each in crossings())
     tags = {
         "db.read",
+        "db.promote",
         "db.claim",
         "db.calling",
         "work.answer",

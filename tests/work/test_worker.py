@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +14,8 @@ import pytest
 
 from dragoman.core import ports
 from dragoman.core.errors import DatabaseError, LeaseLost
-from dragoman.core.job import Defer, Held, Outcome
+from dragoman.core.job import Defer, Held
 from dragoman.store import jobs, workers
-from dragoman.work import worker
 from dragoman.work.loop import Station
 from dragoman.work.sweeper import Sweeper
 from tests import postgres, stand
@@ -114,7 +113,7 @@ def test_a_job_that_another_worker_holds_now_is_not_asked_about_by_the_one_befor
             await Sweeper(other).run_once()
             assert (await claimed(desk, other)).token != stale.token
             with pytest.raises(LeaseLost):
-                await desk.worker._see_through(stale)
+                await desk.worker._outcome(stale)
         assert (desk.events("calling"), desk.answers()) == ([], 0)
 
     tell(story)
@@ -144,26 +143,17 @@ def test_an_answer_that_comes_after_a_cancel_is_dropped(once: At) -> None:
     tell(story)
 
 
-def test_a_unit_that_is_being_asked_about_elsewhere_is_put_off(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_unit_that_is_being_asked_about_elsewhere_is_put_off() -> None:
     """The lock of its unit is held by another line: no call, and no attempt is burnt."""
-    seen: list[Outcome] = []
-
-    async def finished(*given: Any) -> Counter[str]:
-        seen.extend(one.outcome for one in given[-1])
-        return Counter(deferred=1)
 
     async def story(desk: Desk) -> None:
         await desk.enqueue()
         await desk.work()
-        monkeypatch.setattr(worker, "finish", finished)
         [(lock,)] = desk.rows("select unit_lock from standing")
         held = await claimed(desk, desk.station)
         async with second_station(desk) as other, other.line.unit(lock) as is_ours:
             assert is_ours
-            await desk.worker._see_through(held)
-        assert [type(one) for one in seen] == [Defer]
+            assert isinstance(await desk.worker._outcome(held), Defer)
         assert (desk.events("calling"), desk.answers()) == ([], 0)
 
     tell(story)
@@ -216,16 +206,56 @@ def test_a_worker_that_cannot_write_down_an_outcome_gives_up_its_lease(once: At)
     tell(story)
 
 
-def test_it_takes_no_more_than_it_may_work_on_at_once() -> None:
-    """Six jobs wait and four is the limit of the profile."""
+def test_it_takes_no_more_than_it_may_work_on_at_once(once: At) -> None:
+    """Six jobs wait and four is the limit of the profile: when a call begins, no more are held."""
+    held: list[tuple[int]] = []
 
     async def story(desk: Desk) -> None:
         for version in range(1, 7):
             await desk.enqueue(f"push-{version}", version, is_rerun=True)
-        assert await desk.worker.run_once() == desk.station.profile.concurrency == 4
-        assert desk.rows("select stage, count(*) from standing group by 1 order by 1") == [
-            (0, 2),
-            (1, 4),
+        assert await desk.worker.run_once() == 6
+        count = "select count(*) from standing where state = 'processing'"
+        once("work.answer", "before", lambda: held.extend(desk.rows(count)))
+        assert await desk.worker.run_once() == 6
+        assert held == [(desk.station.profile.concurrency,)] == [(4,)]
+
+    tell(story)
+
+
+def test_a_worker_that_is_told_to_stop_gives_back_what_it_has_not_begun(once: At) -> None:
+    """Stopped at its first call: that one ends as usual, the others wait as if nobody had come."""
+
+    async def story(desk: Desk) -> None:
+        for version in range(1, 4):
+            await desk.enqueue(f"push-{version}", version, is_rerun=True)
+        desk.worker.station = replace(
+            desk.station, profile=replace(desk.station.profile, concurrency=1, claim_batch=8)
+        )
+        once("db.claim", "after", desk.worker.stop.set)
+        await desk.work()
+        assert desk.rows("select stage, state, attempt_count from standing order by stage") == [
+            (0, "queued", 0),
+            (0, "queued", 0),
+            (0, "queued", 0),
         ]
+        assert desk.events("deferred") == [("deferred", "shutdown", 0, 1)]
+
+    tell(story)
+
+
+def test_a_call_that_outlasts_the_stop_counts_as_a_failed_attempt(once: At) -> None:
+    """It may have been paid, so that try is over; the job waits for its next one."""
+
+    async def story(desk: Desk) -> None:
+        await desk.enqueue()
+        await desk.work()
+        desk.sandbox.fault({"on": "response", "do": "delay", "seconds": 30})
+        desk.worker.station = replace(
+            desk.station, profile=replace(desk.station.profile, drain_s=0.01, idle_s=0.05)
+        )
+        once("work.answer", "before", desk.worker.stop.set)
+        await desk.work()
+        assert desk.rows("select state, stage_attempts from standing") == [("queued", 1)]
+        assert not desk.station.line.lost.is_set()
 
     tell(story)

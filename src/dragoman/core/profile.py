@@ -32,6 +32,8 @@ class Profile:
     answer_deadline_s: float = 120
     request_timeout_s: float = 300
     concurrency: int = 4
+    claim_batch: int = 200
+    drain_s: float = 10
 
     def check(self) -> Profile:
         """Refuse what could never work."""

@@ -5,72 +5,145 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from dragoman.core import ports
 from dragoman.core.call import Call, Reply
 from dragoman.core.errors import DatabaseError, LeaseLost
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.frames import frames
-from dragoman.core.job import Bury, Defer, Held, Kind, Mode, Outcome, Reason
+from dragoman.core.ids import JobId
+from dragoman.core.job import Bury, Defer, Held, Kind, Mode, Outcome, Reason, Retry
 from dragoman.store import jobs, workers
+from dragoman.store.database import OpenQueue
 from dragoman.store.jobs import facts
 from dragoman.work.collector import absorb
 from dragoman.work.finish import Finished, finish
+from dragoman.work.flow import Flow
 from dragoman.work.loop import Loop, Station
 from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.submission import Providers
 
 
 class Worker(Loop):
-    """Takes a few jobs at a time and goes on while there is work."""
+    """Goes on while there is work; jobs that ask a model and jobs that do not go side by side.
+
+    With `asks` it is told to see to the ones or to the others alone.
+    """
 
     role = "worker"
 
-    def __init__(self, station: Station, providers: Providers) -> None:
+    def __init__(self, station: Station, providers: Providers, *, asks: bool | None = None) -> None:
         super().__init__(station)
         self.providers = providers
+        self.asks = asks
+        self._looking = asyncio.Lock()
+        self.again_s = float("inf")
+        self._paid: set[JobId] = set()  # whose call has begun
+        self._queues: Sequence[OpenQueue] = ()
+        self._queues_at = float("-inf")
 
     @property
     def every_s(self) -> float:
         """How long it sleeps when it found nothing."""
         return self.station.profile.idle_s
 
-    async def run_once(self) -> int:
-        """Claim a handful and see each to its outcome."""
-        station = self.station
-        queues = await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
-        if not queues:
-            return 0
-        station.line.fence()
-        keys = [queue.key for queue in queues]
-        held = await jobs.claim_jobs(
-            station.cell, station.line.worker, keys, station.profile.concurrency
-        )
-        seen = await asyncio.gather(*map(self._see_through, held), return_exceptions=True)
-        for each in seen:
-            if isinstance(each, BaseException):
-                # What this worker cannot let go of, others take back once its lease is gone.
-                station.line.lost.set()
-                raise each
-        return len(held)
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until told to stop; a free hand looks for work while another is busy."""
+        self.again_s = self.every_s
+        await super().run(stop)
 
-    async def _see_through(self, job: Held) -> Counter[str]:
-        station = self.station
+    async def run_once(self) -> int:
+        """See through whatever is ready."""
+        slots, most = self.station.profile.concurrency, self.station.profile.claim_batch
+        self._queues_at = float("-inf")
+        flows = [
+            Flow(
+                partial(self._claim, asks=asks),
+                self._see,
+                self._finish,
+                slots,
+                slots if asks else max(slots, most),
+                self.again_s,
+            )
+            for asks in ((False, True) if self.asks is None else (self.asks,))
+        ]
         try:
-            outcome = await self._outcome(job)
+            await self._flow(flows)
+        except BaseException:
+            # What this worker cannot let go of, others take back once its lease is gone.
+            self.station.line.lost.set()
+            going_on = [task for flow in flows for task in flow.going_on]
+            for task in going_on:
+                task.cancel()
+            await asyncio.gather(*going_on, return_exceptions=True)
+            raise
+        return sum(flow.count for flow in flows)
+
+    async def _flow(self, flows: Sequence[Flow]) -> None:
+        give_up_at = float("inf")
+        while True:
+            is_stopping = self.stop.is_set()
+            if is_stopping:
+                give_up_at = min(give_up_at, ports.monotonic() + self.station.profile.drain_s)
+            if ports.monotonic() >= give_up_at:
+                for flow in flows:
+                    flow.interrupt()
+            if self.wake.is_set():
+                self.wake.clear()
+                for flow in flows:
+                    flow.look_again()
+            pending = {task for flow in flows for task in flow.step(is_stopping=is_stopping)}
+            if not pending:
+                return
+            await asyncio.wait(pending, timeout=self.every_s, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _claim(self, most: int, *, asks: bool) -> Sequence[Held]:
+        station = self.station
+        await self._look()
+        station.line.fence()
+        keys = [queue.key for queue in self._queues if bool(queue.provider) is asks]
+        return await jobs.claim_jobs(station.cell, station.line.worker, keys, most) if keys else []
+
+    async def _look(self) -> None:
+        """Which queues there are, and what has become due, for both kinds of jobs."""
+        async with self._looking:
+            if ports.monotonic() - self._queues_at < self.every_s:
+                return
+            station = self.station
+            self._queues = await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
+            if self._queues:
+                await jobs.promote_due(station.cell)
+            self._queues_at = ports.monotonic()
+
+    async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
+        station = self.station
+        self._paid.difference_update(one.job.id for one in finished)
+        return await finish(station.cell, station.line.worker, station.pipelines, finished)
+
+    async def _see(self, job: Held) -> Outcome | None:
+        """What comes of a job; None when it is not ours any more."""
+        try:
+            return await self._outcome(job)
+        except asyncio.CancelledError:
+            if not self.stop.is_set():
+                raise
+            return self._interrupted(job)
         except LeaseLost:
-            station.line.fence()  # the whole worker, or this job alone?
-            return Counter(lost=1)
+            self.station.line.fence()  # the whole worker, or this job alone?
+            return None
         except DatabaseError:
             raise
         except Exception as error:  # noqa: BLE001 - an unknown exception is a bug: no retry, a page
             await self._page(error)
-            outcome = Bury(
-                Failure(FailureClass.RUNTIME_BUG, type(error).__name__), tuple(frames(error))
-            )
-        return await finish(
-            station.cell, station.line.worker, station.pipelines, [Finished(job, outcome)]
-        )
+            failure = Failure(FailureClass.RUNTIME_BUG, type(error).__name__)
+            return Bury(failure, tuple(frames(error)))
+
+    def _interrupted(self, job: Held) -> Outcome:
+        """A call that has begun may have been paid: that try is over. Anything else begins anew."""
+        if job.id in self._paid:
+            return Retry(Failure(FailureClass.NETWORK_TIMEOUT, "interrupted"))
+        return Defer(Reason.SHUTDOWN)
 
     async def _outcome(self, job: Held) -> Outcome:
         stage = stage_of(self.station.pipelines, job)
@@ -105,6 +178,7 @@ class Worker(Loop):
         )
         if job.id not in await jobs.begin_calls(station.cell, station.line.worker, [note]):
             raise LeaseLost
+        self._paid.add(job.id)
         replies: list[Reply] = []
         for call in calls:
             station.line.fence()
