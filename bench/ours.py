@@ -29,6 +29,8 @@ from dragoman.work.pipeline import Pipelines
 from dragoman.work.wakeup import listening
 from dragoman.work.worker import Worker
 
+TELL_S = 0.25
+
 
 @dataclass(frozen=True)
 class Home:
@@ -99,7 +101,7 @@ async def shipped(home: Home, pipeline: str, batch: str) -> None:
 
 @asynccontextmanager
 async def _worker(home: Home, pipelines: Pipelines, batch: int) -> AsyncGenerator[Worker]:
-    profile, dsn = replace(DEFAULT, concurrency=batch), home.dsn("dragoman_worker")
+    profile, dsn = replace(DEFAULT, claim_batch=batch), home.dsn("dragoman_worker")
     async with (
         open_cell(dsn) as cell,
         open_line(dsn, role="worker", name="bench", lease_s=profile.lease_s) as line,
@@ -120,7 +122,7 @@ class Told(Stage):
 async def idle(home: Home, hints: str) -> None:
     """A worker's loop as its process runs it, woken by hints or by its own pauses alone."""
     told = replace(PIPELINES["noop"], stages=(Told(NOOP),))
-    async with _worker(home, {"noop": told}, DEFAULT.concurrency) as worker:
+    async with _worker(home, {"noop": told}, DEFAULT.claim_batch) as worker:
         dsn = home.dsn("dragoman_worker")
         async with listening(dsn, worker.wake) if hints == "hints" else nullcontext():
             running = asyncio.create_task(worker.run(stop := asyncio.Event()))
@@ -130,32 +132,34 @@ async def idle(home: Home, hints: str) -> None:
             await running
 
 
+class Counted(Stage):
+    """Counts the jobs that have begun."""
+
+    count = 0
+
+    async def run(self, cell: Cell, job: Held) -> Outcome:
+        """One more."""
+        self.count += 1
+        return await super().run(cell, job)
+
+
 async def steady(home: Home, batch: str) -> None:
-    """Go on until told to end; say four times a second how many jobs are done."""
-    ended = asyncio.create_task(asyncio.to_thread(_begin_and_wait))
-    worker, keys, done, told_at = uuid7(), [queue_of("noop").key], 0, 0.0
-    pending: asyncio.Task[object] | None = None
-    async with open_cell(home.dsn("dragoman_worker")) as cell:
+    """The worker's loop until told to end; say four times a second how many jobs have begun."""
+    stage, stop = Counted(NOOP), asyncio.Event()
+    counted = {"noop": replace(PIPELINES["noop"], stages=(stage,))}
+    async with (
+        _worker(home, counted, int(batch)) as worker,
+        listening(home.dsn("dragoman_worker"), worker.wake),
+    ):
+        await asyncio.to_thread(_begin)
+        ended = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
+        running = asyncio.create_task(worker.run(stop))
         while not ended.done():
-            held = await jobs.claim_jobs(cell, worker, keys, int(batch))
-            finished = [Finished(job, NOOP) for job in held]
-            if pending is not None:
-                await pending
-            pending = asyncio.create_task(finish(cell, worker, PIPELINES, finished))
-            done += len(held)
-            if time.monotonic() - told_at > 0.25:
-                told_at = time.monotonic()
-                print(done, told_at, flush=True)
-            if not held:
-                await asyncio.wait([ended], timeout=0.002)
-        if pending is not None:
-            await pending
+            await asyncio.wait([ended], timeout=TELL_S)
+            print(stage.count, time.monotonic(), flush=True)
+        stop.set()
+        await running
     print("end", flush=True)
-
-
-def _begin_and_wait() -> None:
-    _begin()
-    sys.stdin.readline()
 
 
 def _begin() -> None:

@@ -31,6 +31,8 @@ AMOUNTS = {
     Size.TOY: Amount(150, 1, (100,)),
 }
 WORKERS = (1, 2)
+PROGRAMS = (("kernel", "drain"), ("worker", "shipped"))
+NAMES = {"kernel": "the kernel's functions", "worker": "the worker"}
 WANTED = {100: 1.4, 1_000: 2.2}
 WANTED_STORED = {100: 1.1, 1_000: 1.6}
 
@@ -63,12 +65,12 @@ def measure(place: Place, size: Size) -> Result:
         for batch in amount.batches:
             for workers in WORKERS:
                 key = (batch, workers)
-                for name, program in (("kernel", "drain"), ("worker", "shipped")):
+                for name, program in PROGRAMS:
                     speed = ours(place, program, "noop", amount.jobs, *key)
                     speeds[name, *key].append(speed)
                 if place.peers:
                     speeds["pgqueuer", *key].append(theirs(place, amount.jobs, *key))
-    return _result(speeds, WANTED, {"kernel": "the kernel's functions", "worker": "the worker"})
+    return _result(speeds, WANTED)
 
 
 def measure_stored(place: Place, size: Size) -> Result:
@@ -77,28 +79,29 @@ def measure_stored(place: Place, size: Size) -> Result:
     for _ in range(amount.rounds):
         for batch in amount.batches:
             key = (batch, 1)
-            speeds["kernel", *key].append(ours(place, "drain", "text", amount.jobs, *key))
+            for name, program in PROGRAMS:
+                speeds[name, *key].append(ours(place, program, "text", amount.jobs, *key))
             if place.peers:
                 for name, length in (("pgqueuer", len(TEXT)), ("pgqueuer, no result", 0)):
                     speeds[name, *key].append(theirs(place, amount.jobs, *key, length))
-    result = _result(speeds, WANTED_STORED, {"kernel": "with a result"})
+    result = _result(speeds, WANTED_STORED)
     for batch in amount.batches if place.peers else ():
-        mine, bare = speeds["kernel", batch, 1], speeds["pgqueuer, no result", batch, 1]
+        mine, bare = speeds["worker", batch, 1], speeds["pgqueuer, no result", batch, 1]
         result.figures.append(
-            ratio(f"batch {batch:,}, beside pgqueuer that stores nothing", mine, bare)
+            ratio(f"batch {batch:,}, the worker beside pgqueuer that stores nothing", mine, bare)
         )
     return result
 
 
-def _result(speeds: Speeds, wanted: dict[int, float], names: dict[str, str]) -> Result:
+def _result(speeds: Speeds, wanted: dict[int, float]) -> Result:
     result = Result(head=["batch", "workers", "who", "jobs/s (median)"])
     for (who, batch, workers), found in sorted(speeds.items(), key=lambda pair: pair[0][1:]):
         result.rows.append(
-            [f"{batch:,}", str(workers), names.get(who, who), f"{median(found):,.0f}"]
+            [f"{batch:,}", str(workers), NAMES.get(who, who), f"{median(found):,.0f}"]
         )
         their = speeds.get(("pgqueuer", batch, workers))
-        if who in names and their:
-            what = f"batch {batch:,}, {workers} worker{'s' * (workers > 1)}, {names[who]}"
+        if who in NAMES and their:
+            what = f"batch {batch:,}, {workers} worker{'s' * (workers > 1)}, {NAMES[who]}"
             result.figures.append(ratio(what, found, their, least=wanted[batch]))
     return result
 

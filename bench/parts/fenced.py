@@ -22,7 +22,7 @@ def measure(place: Place, size: Size) -> Result:
     their: list[float] = []
     for _ in range(rounds):
         for batch in BATCHES:
-            mine[batch].append(ours(place, "drain", "noop", jobs, batch, 1))
+            mine[batch].append(ours(place, "shipped", "noop", jobs, batch, 1))
         if place.peers:
             place.run(place.peer("rust.py", "fill", jobs))
             drain = place.peer("rust.py", "drain", jobs, WIDTH, CLAIMERS, CLAIM)
@@ -40,9 +40,9 @@ def measure(place: Place, size: Size) -> Result:
 PART = Part(
     "fenced",
     "Drain beside awa-pg",
-    "The same no-op job, by the kernel's functions, beside awa-pg 0.6.9: Rust claims and completes "
-    f"by its queue storage, Python handles ({WIDTH} handlers, {CLAIM} a claim: the best of six "
-    "settings). Its clock stops when the last handler has run; what it has still to write then is "
-    "given to it.",
+    "The same no-op job, by the worker as it is shipped, beside awa-pg 0.6.9: Rust claims and "
+    f"completes by its queue storage, Python handles ({WIDTH} handlers, {CLAIM} a claim: the best "
+    "of six settings). Its clock stops when the last handler has run; what it has still to write "
+    "then is given to it.",
     measure,
 )

@@ -16,7 +16,7 @@ from bench.part import Part, Size
 from bench.place import Place, heard, tell
 from bench.result import Figure, Result
 from dragoman.core.ids import uuid7
-from dragoman.store import workers
+from dragoman.store import jobs, workers
 from dragoman.store.database import Cell, open_cell
 
 SECONDS = {Size.FULL: 600.0, Size.QUICK: 30.0, Size.TOY: 5.0}
@@ -64,6 +64,7 @@ async def load(place: Place, progress: Progress, seconds: float) -> list[Look]:
         while len(looks) <= SLICES:
             if sent - progress.done < AHEAD:
                 await enqueue(door, actor, "noop", [f"{sent + n}" for n in range(CHUNK)], CHUNK)
+                await jobs.hint_ready(door)
                 sent += CHUNK
             else:
                 await asyncio.wait([folding], timeout=0.005)
@@ -152,7 +153,7 @@ PART = Part(
     "steady",
     "Steady load",
     f"One process enqueues, {CHUNK:,} in a transaction and never more than {AHEAD:,} ahead; "
-    f"another claims and finishes {BATCH:,} at a time; the sums are folded every {FOLD_S:g} s, as "
-    "the sweeper does. Nothing is ever removed: the tables grow as they would.",
+    f"the worker as it is shipped takes up to {BATCH:,} at a time; the sums are folded every "
+    f"{FOLD_S:g} s, as the sweeper does. Nothing is ever removed: the tables grow as they would.",
     measure,
 )

@@ -143,7 +143,8 @@ def _pack_by_column(rows: Rows) -> bytes:
             continue
         if encode in _SIZES and nothing not in set(map(type, values)):
             same += _FIELD.pack(oid, _SIZES[encode])
-            encoded = _MANY.get(encode, functools.partial(map, encode))(values)
+            encode_many = _MANY.get(encode)
+            encoded = encode_many(values) if encode_many else map(encode, values)
         else:
             encoded = [_field(oid, encode, value) for value in values]
         parts += repeat(same), encoded
