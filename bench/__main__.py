@@ -7,6 +7,7 @@ the parts that are missing.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
 from bench.page import page
@@ -26,6 +27,7 @@ def main() -> None:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     size = Size.QUICK if options.quick else Size.FULL
     chosen = [part for part in PARTS if not options.parts or part.name in options.parts]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server is stopped on the way out
     if not options.page:
         peers = None if options.alone else peers_python()
         with own_server() as server:
