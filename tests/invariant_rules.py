@@ -49,6 +49,19 @@ ALWAYS = (
                or r.failed_at is not null and j.id is not null""",
     ),
     Rule(
+        "I1",
+        "Of an erased job nothing is left but its tombstone, its events and its settled items.",
+        """select t.job_id from tombstone t join (
+             select id from job union all select id from standing
+             union all select job_id from stage_result union all select job_id from dead_letter
+             union all select job_id from delivery union all select job_id from rewrite_output
+             union all select job_id from review union all select job_id from review_input
+             union all select job_id from review_diff union all select job_id from review_result
+             union all select job_id from finding
+             union all select job_id from batch_item where state = 'open'
+           ) o on o.id = t.job_id""",
+    ),
+    Rule(
         "I2",
         "A job has one terminal event when it is final, the event of its state, and none before.",
         """select s.id, s.state, count(h.seq)
@@ -169,7 +182,10 @@ ALWAYS = (
              union all
              select j.id, r.home_id from job j join rewrite_request r on r.id = j.request_id
            ) o on o.job_id = j.id
-            where o.home_id <> j.home_id""",
+            where o.home_id <> j.home_id
+           union all
+           select t.job_id from tombstone t join event e using (job_id)
+            where e.home_id <> t.home_id""",
     ),
     Rule(
         "I14",

@@ -18,7 +18,7 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import dict_row, namedtuple_row
 
-from dragoman.core.job import EDGES, Kind, Reason, State
+from dragoman.core.job import EDGES, TERMINAL, Kind, Reason, State
 from tests import stand
 from tests.invariant_rules import ALWAYS, AT_REST, Rule
 from tests.leaks import leaks_of_messages
@@ -38,6 +38,7 @@ _BECAME = {
 }
 _BY_THE_HOLDER = _BECAME.keys() - {Kind.ENQUEUED, Kind.CLAIMED, Kind.CANCELED}
 _HELD = (State.PROCESSING, State.BATCH_SUBMITTED)
+_AFTER_ERASURE = (Kind.LATE_RESULT, Kind.CANCEL_REFUSED)
 _BURNS = (Kind.STALE_REQUEUED, Kind.FAILED)
 
 
@@ -93,6 +94,7 @@ class Replay:
     seq: int = 0
     head: bytes = b""
     at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    is_erased: bool = False
 
     def take(self, event: Any) -> Iterator[str]:  # Any: a row
         """Go on by one event; what is wrong with it."""
@@ -109,6 +111,9 @@ class Replay:
         kind = event.kind
         if kind == Kind.CALLING and event.token != self.token:
             yield f"I6 Only the holder of a job calls for it. {event.job_id} {event.seq}"
+        if self.is_erased and kind not in _AFTER_ERASURE:
+            yield f"I2 After its erasure nothing happens to a job. {event.job_id} {event.seq}"
+        self.is_erased |= kind == Kind.ERASED
         became = _BECAME.get(kind)
         if became is None:
             return
@@ -139,6 +144,13 @@ class Replay:
         if (standing.stage_attempts, standing.free_requeues) != (self.stage_attempts, self.free):
             yield f"I8 The events rebuild the counters. {standing.id} {self}"
 
+    def buried(self, stone: Any) -> Iterator[str]:  # Any: a row
+        """What the tombstone says otherwise."""
+        if (stone.seq, stone.head, stone.last_event_at) != (self.seq, self.head, self.at):
+            yield f"I8 The tombstone's head is the hash of the last event. {stone.job_id}"
+        if self.state not in TERMINAL or not self.is_erased:
+            yield f"I8 What was erased was final first, and says so. {stone.job_id} {self}"
+
 
 def link(head: bytes, event: Any) -> bytes:  # Any: a row
     """The chain's formula in Python: the hash of one event from the hash before it."""
@@ -163,10 +175,16 @@ def _chains(connection: psycopg.Connection) -> Iterator[str]:
     with connection.cursor(row_factory=namedtuple_row) as cursor:
         events: list[Any] = cursor.execute("select * from event order by job_id, seq").fetchall()
         standings: list[Any] = cursor.execute("select * from standing").fetchall()
+        tombstones: list[Any] = cursor.execute("select * from tombstone").fetchall()
     for event in events:
         yield from replays[event.job_id].take(event)
     for standing in standings:
         yield from replays[standing.id].differs(standing)
+    for stone in tombstones:
+        yield from replays[stone.job_id].buried(stone)
+    known = {row.id for row in standings} | {row.job_id for row in tombstones}
+    if lost := replays.keys() - known:
+        yield f"I8 A chain ends at a standing or at a tombstone. {sorted(lost)[:3]}"
 
 
 # I4: what the provider says was created and run, against what we say.

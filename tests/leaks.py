@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import psycopg
 
@@ -28,9 +28,13 @@ select c.relname as table, a.attname as column, t.typname = 'bytea' as is_bytes
 """
 
 
-def leaks(connection: psycopg.Connection, canaries: Sequence[str]) -> list[str]:
+def leaks(
+    connection: psycopg.Connection,
+    canaries: Sequence[str],
+    own: Collection[tuple[str, str]] = OWN_ROWS,
+) -> list[str]:
     """The columns, outside the texts' own rows, that hold one of these strings."""
-    columns = [row for row in connection.execute(_COLUMNS) if (row[0], row[1]) not in OWN_ROWS]
+    columns = [row for row in connection.execute(_COLUMNS) if (row[0], row[1]) not in own]
     asked = " union all ".join(_question(*column) for column in columns)
     return [row[0] for row in connection.execute(asked.encode(), {"canaries": list(canaries)})]
 

@@ -61,6 +61,7 @@ class DoorSettings(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8420, ge=0, lt=65536)
+    user_keys: tuple[Path, ...] = ()
 
 
 class Settings(Section):
@@ -136,6 +137,9 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise BadSetting(f"the settings file {path} is not valid TOML") from None
 
 
+_LISTS = frozenset({"allow", "user_keys"})
+
+
 def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> None:
     """DRAGOMAN_DOOR__PORT=9000 is [door] port = 9000; a list has commas, or is written as JSON."""
     for name, value in env.items():
@@ -145,7 +149,7 @@ def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> None:
         place = tree
         for section in sections:
             place = _section(place, section, name)
-        place[last] = _list(name, value) if last == "allow" else value
+        place[last] = _list(name, value) if last in _LISTS else value
 
 
 def _section(place: dict[str, Any], section: str, name: str) -> dict[str, Any]:

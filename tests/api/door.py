@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -81,11 +81,14 @@ class Door:
         classify: Classify = unasked,
         dsn_of: Callable[[str], str] | None = None,
         review: ReviewSettings | None = None,
+        user_keys: Sequence[Path] = (),
     ) -> None:
         ensure_keys(home)
         self.home = home
         self.settings = Settings(
-            home=home, door=DoorSettings(host=host), review=review or ReviewSettings()
+            home=home,
+            door=DoorSettings(host=host, user_keys=tuple(user_keys)),
+            review=review or ReviewSettings(),
         )
         self.app = build_app(self.settings, dsn_of or self._dsn_of(database), classify)
         config = uvicorn.Config(self.app, port=0, log_config=None, access_log=False)

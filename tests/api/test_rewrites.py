@@ -174,33 +174,6 @@ def test_a_message_that_cannot_be_enqueued_fails_without_a_reason(
     assert status.json["status"] == "failed"
 
 
-@pytest.mark.req("R287", "R290")
-def test_the_status_is_a_read_of_a_view_as_the_frontend(
-    database: str, door: Door, tmp_path: Path
-) -> None:
-    """With no worker, and with every other role locked out, the status still answers."""
-    body = complaint(move_in(database))
-    door.post(body)
-
-    def frontend_only(role: str) -> str:
-        assert role == "frontend"
-        return postgres.dsn("dragoman_frontend", database)
-
-    with Door(tmp_path, None, dsn_of=frontend_only) as alone:
-        reply = alone.get(f"/v1/rewrites/{body['rewrite_request_id']}", key="orchestrator")
-    assert reply.json["status"] == "queued"
-    assert stand.rows(database, "select count(*) from worker") == [(0,)]
-    granted = stand.rows(
-        database,
-        "select c.relname::text, c.relkind::text from pg_class c"
-        " join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'dragoman'"
-        " where c.relkind in ('r', 'v', 'p', 'm') and c.relname <> 'moved_clock'"
-        " and (has_any_column_privilege('dragoman_frontend', c.oid, 'select, insert, update')"
-        "  or has_table_privilege('dragoman_frontend', c.oid, 'delete'))",
-    )
-    assert granted == [("rewrite_status", "v")]
-
-
 @pytest.mark.req("R232")
 @pytest.mark.parametrize(
     ("surface", "stored"),

@@ -44,7 +44,7 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     assert re.search(r"\n +[A-Z][^\n]+[.,;][ \n]", shown.output), "no sentence"
 
 
-@pytest.mark.parametrize("group", [(), ("rewrite",), ("review",), ("db",)], ids=" ".join)
+@pytest.mark.parametrize("group", [(), ("rewrite",), ("review",), ("gate",), ("db",)], ids=" ".join)
 def test_a_bare_group_shows_its_commands(group: tuple[str, ...]) -> None:
     """Who types too little sees what there is."""
     shown = CliRunner().invoke(app, [*group])
@@ -87,6 +87,7 @@ def test_the_readme_prints_commands() -> None:
         ("status",),
         ("job", NOWHERE),
         ("cancel", NOWHERE),
+        ("erase", "--home", NOWHERE),
         ("rewrite", "submit", "So loud!", "--to", "es"),
         ("rewrite", "show", NOWHERE),
         ("review", "enqueue", ".", "HEAD", "--to", "mailto:ann@example.org"),
@@ -128,6 +129,8 @@ def test_asking_for_the_database_is_no_refusal(nothing: Installation) -> None:
         ("nonsense",),
         ("job",),
         ("job", "4711"),
+        ("erase",),
+        ("erase", "--home", "4711"),
         ("demo", "--complaints", "0"),
         ("rewrite", "submit"),
         ("rewrite", "submit", "a", "--nonsense"),

@@ -23,6 +23,7 @@ from tests.eventually import eventually
 CANARY = "Zephyrine-4711"
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 NOWHERE = "01a1f5b8-ed80-7c72-a44a-b90a566b40c4"
+SMALL = ("sandbox", "default", "sandbox-small")
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,11 @@ def commit_something(repository: Path) -> None:
         (("job", NOWHERE), "there is no job with this id"),
         (("rewrite", "show", NOWHERE), "there is no rewrite with this id"),
         (("review", "show", NOWHERE), "there is no review with this id"),
+        (("gate", "open", "sandbox", "default", "gtp"), "there is no such gate; known are sandbox"),
+        (("gate", "set", *SMALL), "nothing to set: name a limit"),
+        (("gate", "set", *SMALL, "--in-flight", "0"), "--in-flight must be a number from 1 to "),
+        (("gate", "set", *SMALL, "--batch-tokens", "1e9"), "--batch-tokens must be a number"),
+        (("gate", "pause", *SMALL, "--reason", " "), "the reason must be one line of 1 to 200"),
         (("db", "psql", "--role", "boss"), "there is no role boss; known are "),
         (("up",), "Dragoman is up already in "),
         (("demo",), "Dragoman is up already in "),
@@ -218,6 +224,26 @@ def test_the_console_is_where_the_command_says(here: Installation) -> None:
     assert url, "no address"
     with urllib.request.urlopen(url[0], timeout=10) as answer:  # noqa: S310 - our own door
         assert "Dragoman" in answer.read().decode()
+
+
+def test_a_gate_is_set_closed_and_opened(here: Installation) -> None:
+    """Each command says what it did, the list and the status say what is closed, and why."""
+    name = "/".join(SMALL)
+    done = here.run("gate", "set", *SMALL, "--in-flight", "7", "--tokens-per-minute", "9000")
+    assert done.out.startswith(f"{name}: 7 in flight, any requests and 9000 tokens a minute")
+    done = here.run("gate", "set", *SMALL, "--tokens-per-minute", "none")
+    assert done.out.startswith(f"{name}: 7 in flight, any requests and any tokens a minute")
+    assert here.run("gate", "list").code == 0
+    assert (
+        here.run("gate", "pause", *SMALL, "--reason", "invoice [17]").out == f"{name} is closed\n"
+    )
+    shown = here.run("gate", "list")
+    told = f"{name}  closed by operator (invoice [17]); 0 of 7 in flight\n"
+    assert (shown.code, told in shown.out) == (1, True)
+    assert f"gate {name} is paused (operator)" in here.run("status").out
+    opened = here.run("gate", "open", *SMALL)
+    assert opened.out == f"{name} is open; it was closed by operator\n"
+    assert here.run("gate", "open", *SMALL).out == f"{name} was open already\n"
 
 
 def test_a_database_that_dies_comes_back(here: Installation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from uuid import uuid4
@@ -9,9 +10,13 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.gate import Gate, closing_of
+from dragoman.store import gates
 from tests import postgres, stand
 from tests.api.door import Door, Reply
 from tests.console.conftest import CANARY, Scene
+from tests.crash import rig
 
 ALERT = "insert into alert values (%s, %s, %s, %s, '{}', clock(), clock())"
 DELIVERY = """
@@ -104,6 +109,30 @@ def test_an_alert_and_a_held_message_need_a_person(empty: Scene) -> None:
     assert (doubts.count("Delivery by smtp"), doubts.count("1 of 2 unknown")) == (1, 1)
     assert "<script>alert" not in page
     assert CANARY not in page
+
+
+def test_a_closed_gate_is_told_once_with_its_reason(tmp_path: Path) -> None:
+    """One rewrite waits behind a gate that quota closed: one ask, and the wait says why."""
+    database = rig.waiting_database()
+    gate = Gate(*stand.rows(database, "select distinct provider, account, model from queue")[0])
+
+    async def close() -> None:
+        async with stand.cell_of(database) as cell:
+            failure = Failure(FailureClass.ACCOUNT_BLOCKED, "insufficient_quota")
+            closing = closing_of(failure)
+            assert closing
+            await gates.pause_gate(cell, uuid4(), gate, closing, failure)
+
+    asyncio.run(close())
+    with Door(tmp_path, database) as door:
+        page = door.get("/").text
+    needs = page[page.index('id="alerts"') : page.index('id="doubts"')]
+    waits = page[page.index('id="waits"') :]
+    assert needs.count("Gate closed") == 1
+    assert f"{gate.name}, quota, until " in needs
+    assert "Gate paused" not in needs
+    assert ("gate paused" in waits, "its gate, once it opens" in waits) == (True, True)
+    postgres.drop(database)
 
 
 def test_lanes_and_pairs_add_up(busy: Scene) -> None:

@@ -15,7 +15,7 @@ from tests import postgres, stand
 from tests.crash import rig
 from tests.invariants import violations
 
-TABLES = ("standing", "event", "rewrite_output", "rewrite_request", "batch", "delivery")
+TABLES = ("job", "standing", "event", "rewrite_output", "rewrite_request", "batch", "delivery")
 ONE = "(select id from standing order by id limit 1)"
 LAST = "(job_id, seq) = (select job_id, seq from event order by job_id desc, seq desc limit 1)"
 TEXT = "(select rewritten_text from rewrite_output limit 1)"

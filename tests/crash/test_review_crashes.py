@@ -232,6 +232,7 @@ def test_the_life_that_is_cut_short_has_every_port_of_both_roles() -> None:
         "db.read",
         "db.promote",
         "db.claim",
+        "db.take_permit",
         "db.calling",
         "work.answer",
         "db.finish",

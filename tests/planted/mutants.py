@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from dragoman.providers.base import Account, ProviderFailed
 from dragoman.providers.transport import Request, Response, Transport
 from dragoman.sandbox.server import Sandbox
 from dragoman.store import batches, database, jobs
-from dragoman.work import acts, collector, relay, submitter
+from dragoman.work import acts, collector, gate, relay, submitter, worker
 from dragoman.work import finish as exits
+from tests import postgres
 from tests.crash import (
     test_collect,
     test_doubt,
@@ -29,6 +31,10 @@ from tests.crash import (
 )
 from tests.providers import test_lines as test_lines_of_files
 from tests.providers import test_openai_create
+from tests.review import test_stages
+from tests.store import test_gates as test_gates_of_the_store
+from tests.store.kernel import build_plain
+from tests.work import test_gates
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -151,6 +157,40 @@ async def take_without_asking(_cell: Any, batch: batches.Batch, _worker: Any) ->
     return batch
 
 
+async def finish_elsewhere(
+    cell: Any, actor: Any, pipelines: Any, finished: Sequence[exits.Finished]
+) -> Any:
+    """A second place that stores results: the same values, by another hand."""
+    decided = [exits.exit_of(pipelines, one) for one in finished]
+    moved = {one.job.id: datetime.now(UTC) for one in finished}
+    async with cell.transaction("finish") as tx:
+        for (pipeline, stage), results in exits._results(decided, moved).items():
+            await pipelines[pipeline].stages[stage].store(tx, results)
+    return await exits.finish(cell, actor, pipelines, finished)
+
+
+def retry_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A 429 burns no attempt, however often it comes."""
+    patch.setattr(exits, "_FREE", exits._FREE | {FailureClass.THROTTLED})
+    patch.setattr(exits, "MAX_FREE_REQUEUES", 1_000_000)
+
+
+async def learn_nothing(*_given: Any) -> exits.Counter[str]:
+    """A 429 is this call's own affair."""
+    return exits.Counter()
+
+
+def two_before_a_gate() -> None:
+    """A gate of one, in a database of its own."""
+    database = postgres.clone(postgres.template_database(build_plain))
+    try:
+        test_gates_of_the_store.test_who_counts_waits_for_whoever_counts_already_and_sees_what_it_did(
+            database
+        )
+    finally:
+        postgres.drop(database)
+
+
 SENT_ONCE = Transport.send
 TOKEN = "s.claim_token = g.token and s.state = %(was)s::state"  # the fence of move_jobs
 A_BATCH_TOO_MANY = "and absences = %(absences)s"
@@ -192,6 +232,29 @@ EVERY = (
         "M03 a message before its intent is committed",
         lambda patch: patch.setattr(relay, "act_once", create_first),
         every_death_of_a_relay,
+    ),
+    Mutant(
+        "M02 a claim whose age is told by another clock than the database's",
+        changed_statement("job/find_stale", ("(select clock())", "clock_timestamp()")),
+        test_frozen.test_a_claim_that_goes_stale_for_the_last_time_fails_its_job,
+    ),
+    Mutant(
+        "M04 a look-up that does not wait until nothing can arrive any more",
+        changed_statement(
+            "batch/find_doubtful",
+            ("b.deadline_at + make_interval(secs => %(settle_s)s) < (select clock())", "true"),
+        ),
+        lambda: test_doubt.test_a_create_whose_answer_is_lost_is_adopted(100),
+    ),
+    Mutant(
+        "M16 an exception's own words in a dead letter",
+        lambda patch: patch.setattr(worker, "frames", lambda error: [str(error)]),
+        test_stages.test_a_bug_is_buried_with_its_place_and_pages_somebody,
+    ),
+    Mutant(
+        "M25 a second place that stores results",
+        lambda patch: patch.setattr(collector, "finish", finish_elsewhere),
+        test_collect.test_a_rewrite_goes_from_queued_to_completed_step_by_step,
     ),
     Mutant(
         "M05 a transport that repeats a request by itself",
@@ -244,6 +307,21 @@ EVERY = (
             "batch/record_batch", ("row_number() over (order by item_index) - 1", "item_index")
         ),
         lambda: test_lines.test_a_refused_line_is_charged_to_the_item_whose_line_it_was(1),
+    ),
+    Mutant(
+        "M23 a 429 that is retried without end",
+        retry_for_nothing,
+        test_gates.test_a_model_that_always_says_429_is_asked_as_often_as_the_attempts_allow,
+    ),
+    Mutant(
+        "a 429 from which nobody else learns",
+        lambda patch: patch.setattr(gate.Gates, "learn", learn_nothing),
+        test_gates.test_a_worker_learns_from_a_429_and_claims_nothing_until_it_has_passed,
+    ),
+    Mutant(
+        "a gate that is counted without its lock",
+        changed_statement("gate/lock_gate", ("for update", "")),
+        two_before_a_gate,
     ),
     Mutant(
         "a result that is paired by its place in the file",

@@ -284,7 +284,7 @@ def check_books(database: str) -> None:
             heads[event.job_id] = link(heads.get(event.job_id, b""), event)
             lengths[event.job_id] += 1
             assert (event.seq, event.hash) == (lengths[event.job_id], heads[event.job_id])
-        standings = connection.execute("select id, head, seq from standing").fetchall()
+        standings = connection.execute("select job_id, head, seq from chain_head").fetchall()
         sums = connection.execute(
             "select queue_key, state, sum(n)::int from (select queue_key, state, n from queue_delta"
             " union all select queue_key, state, n from queue_sum) d"

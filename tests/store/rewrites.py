@@ -37,35 +37,39 @@ class Request:
 
     def write(self, database: str) -> Request:
         """Store it with its snapshots, as if the orchestrator had."""
-        now = datetime.now(UTC)
         with stand.owner(database) as connection:
-            insert(connection, "rewrite_request", self._columns(now))
-            insert(
-                connection,
-                "recipient_snapshot",
-                {
-                    "id": uuid7(),
-                    "request_id": self.id,
-                    "home_id": self.home,
-                    "recipients": [self.recipient],
-                    "created_at": now,
-                },
-            )
-            insert(
-                connection,
-                "recipient_preference_snapshot",
-                {
-                    "id": uuid7(),
-                    "request_id": self.id,
-                    "home_id": self.home,
-                    "recipient_user_id": self.recipient,
-                    "preferences": Jsonb({}),
-                    "sender_role": "housemate",
-                    "recipient_role": "housemate",
-                    "created_at": now,
-                },
-            )
+            self.insert(connection)
         return self
+
+    def insert(self, connection: psycopg.Connection) -> None:
+        """The same on a connection that is open."""
+        now = datetime.now(UTC)
+        insert(connection, "rewrite_request", self._columns(now))
+        insert(
+            connection,
+            "recipient_snapshot",
+            {
+                "id": uuid7(),
+                "request_id": self.id,
+                "home_id": self.home,
+                "recipients": [self.recipient],
+                "created_at": now,
+            },
+        )
+        insert(
+            connection,
+            "recipient_preference_snapshot",
+            {
+                "id": uuid7(),
+                "request_id": self.id,
+                "home_id": self.home,
+                "recipient_user_id": self.recipient,
+                "preferences": Jsonb({}),
+                "sender_role": "housemate",
+                "recipient_role": "housemate",
+                "created_at": now,
+            },
+        )
 
     def _columns(self, now: datetime) -> dict[str, Any]:
         return {

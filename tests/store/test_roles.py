@@ -34,11 +34,15 @@ dead_letter                     S            SI     S        -        -       -
 delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -
 finding                         S            SI     -        -        -       -
+gate                            -            Siu    SIU      -        -       -
+gate_now                        -            S      S        -        -       -
 history                         S            -      S        -        S       -
 job                             SI           S      S        -        -       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -
+my_rewrite                      -            -      -        S        -       -
+permit                          -            SID    S        -        -       -
 pipeline                        S            S      S        -        S       -
 preference                      SIUD         -      -        -        -       -
 queue                           SI           SIU    S        -        -       -
@@ -53,11 +57,12 @@ review_input                    SI           S      -        -        -       -
 review_result                   S            SI     -        -        -       -
 rewrite_output                  S            SI     s        -        -       -
 rewrite_request                 SIu          Su     s        -        -       -
-rewrite_status                  S            -      S        S        -       -
+rewrite_status                  S            -      S        -        -       -
 route                           S            S      SIU      -        -       -
 run                             -            SIU    S        -        -       -
 stage_result                    -            SI     S        -        -       -
 standing                        SI           SU     su       -        -       -
+tombstone                       -            Su     Su       -        S       -
 word                            S            S      S        -        S       -
 worker                          -            SIU    S        -        -       -
 """
@@ -183,17 +188,21 @@ def test_no_role_has_more_than_its_grants(owner: psycopg.Connection) -> None:
     assert (flags, members, owned, makers, everybody) == ([], [], [], [], [])
 
 
-def test_what_runs_with_the_owners_rights_is_asked_for_by_the_worker_alone(
+def test_what_runs_with_the_owners_rights_is_asked_for_by_one_role_alone(
     owner: psycopg.Connection,
 ) -> None:
     """Such a function has a search path of its own, so that nobody lends it another table."""
     rows = owner.execute(
         "select proname, proconfig is not null, array(select r from unnest(%s::text[]) r"
         " where has_function_privilege(r, oid, 'execute')) from pg_proc"
-        " where pronamespace = 'dragoman'::regnamespace and prosecdef and proname <> 'clock'",
+        " where pronamespace = 'dragoman'::regnamespace and prosecdef and proname <> 'clock'"
+        " order by proname",
         (SERVANTS,),
     ).fetchall()
-    assert rows == [("ensure_partitions", True, ["dragoman_worker"])]
+    assert rows == [
+        ("ensure_partitions", True, ["dragoman_worker"]),
+        ("erase", True, ["dragoman_eraser"]),
+    ]
     assert owner.execute("select ensure_partitions(3)").fetchone() == (0,)
     assert owner.execute("select ensure_partitions(4)").fetchone() == (1,)
 
@@ -287,21 +296,12 @@ def test_the_orchestrator_finishes_nothing_and_the_operator_enqueues_nothing(sha
 
 @pytest.mark.req("R222", "R175")
 def test_a_products_users_see_four_words_and_nothing_of_how(owner: psycopg.Connection) -> None:
-    """The frontend's one view has ids, a status and two times: no provider, no error."""
+    """The frontend's one view has an id, a status and two times: no provider, no error."""
     names = [
         row[0]
         for row in owner.execute(
-            "select attname from pg_attribute where attrelid = 'rewrite_status'::regclass"
+            "select attname from pg_attribute where attrelid = 'my_rewrite'::regclass"
             " and attnum > 0 order by attnum"
         )
     ]
-    assert names == [
-        "rewrite_request_id",
-        "home_id",
-        "sender_user_id",
-        "recipient_user_id",
-        "job_id",
-        "status",
-        "created_at",
-        "rewrite_completed_at",
-    ]
+    assert names == ["rewrite_request_id", "status", "created_at", "rewrite_completed_at"]

@@ -61,6 +61,8 @@ def test_a_variable_goes_before_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "[door]\nport = 9000\nhost = 'localhost'\n")
     found = read_settings(path, {**HOME, "DRAGOMAN_DOOR__PORT": "9001"})
     assert (found.door.port, found.door.host) == (9001, "localhost")
+    keys = read_settings(env={**HOME, "DRAGOMAN_DOOR__USER_KEYS": "/a.pem,/b.pem"})
+    assert keys.door.user_keys == (Path("/a.pem"), Path("/b.pem"))
     listed = read_settings(env={**HOME, "DRAGOMAN_REVIEW__ALLOW": "/a,/b,"})
     assert listed.review.allow == ("/a", "/b")
 

@@ -14,9 +14,11 @@ from starlette.types import Lifespan
 import dragoman
 from dragoman.api import problems
 from dragoman.api.cells import Cells, DSNOf, patience
+from dragoman.api.claims import read_verifier
 from dragoman.api.guard import Gate, Guard, NeedsLogin, is_loopback
 from dragoman.api.keys import read_keys
 from dragoman.api.login import Login
+from dragoman.api.mine import OwnRewrites
 from dragoman.api.reviews import Reviews
 from dragoman.api.rewrites import Rewrites
 from dragoman.console.pages import Pages
@@ -46,6 +48,8 @@ def build_app(settings: Settings, dsn_of: DSNOf, classify: Classify) -> FastAPI:
     problems.install(app)
     app.add_exception_handler(NeedsLogin, _to_login)
     app.include_router(Rewrites(cells, gate, classify).router())
+    verifier = read_verifier(settings.cell, settings.door.user_keys)
+    app.include_router(OwnRewrites(cells, verifier).router())
     app.include_router(Reviews(cells, gate, settings).router())
     app.add_api_route("/healthz", Health(cells).check, dependencies=[Depends(gate.health)])
     operator = [Depends(gate.console)]

@@ -140,11 +140,18 @@ class Gate:
             raise NotYours
 
     def _holder(self, request: Request) -> Holder:
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        holder = self.keys.holder(key.strip()) if scheme.lower() == "bearer" else None
+        holder = self.keys.holder(bearer(request))
         if holder is None:
             raise Denied
         return holder
+
+
+def bearer(request: Request) -> str:
+    """What a request shows as its key or token, or Denied when it shows none."""
+    scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise Denied
+    return shown.strip()
 
 
 def session_of(request: Request) -> str:

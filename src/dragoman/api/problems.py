@@ -43,6 +43,10 @@ class Denied(DragomanError):
     """A key is needed: send it as Authorization: Bearer."""
 
 
+class BadToken(Denied):
+    """This token is not valid here, or not any more."""
+
+
 class NotYours(Refused):
     """This key may not do that."""
 

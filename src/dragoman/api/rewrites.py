@@ -112,9 +112,9 @@ class Rewrites:
         )
 
     async def status(self, request_id: UUID) -> Status:
-        """How a rewrite stands: a read of one view, as the role that may see no more."""
+        """How a rewrite stands: a read of one view, for a service that may see every home's."""
         async with patience():
-            cell = await self.cells.of("frontend")
+            cell = await self.cells.of("orchestrator")
             rows = await cell.fetch(StatusRow, "rewrite/read_status", _HERE, id=request_id)
         if not rows:
             raise NotFound

@@ -26,9 +26,14 @@ rewrite = typer.Typer(help="Complaints, rewritten calmly for one recipient.", no
 review = typer.Typer(
     help="Changelists, criticised once for everybody concerned.", no_args_is_help=True
 )
+gate = typer.Typer(
+    help="What a call to a model must pass: budgets, and pauses with a reason.",
+    no_args_is_help=True,
+)
 db = typer.Typer(help="The embedded database.", no_args_is_help=True)
 app.add_typer(rewrite, name="rewrite")
 app.add_typer(review, name="review")
+app.add_typer(gate, name="gate")
 app.add_typer(db, name="db")
 
 
@@ -121,6 +126,21 @@ def cancel(job_id: UUID) -> None:
     _do(cancel_job(job_id))
 
 
+@app.command()
+def erase(
+    home: Annotated[UUID, typer.Option(help="The home whose rows are erased.")],
+    user: Annotated[
+        UUID | None,
+        typer.Option(help="Only what this person of the home has sent or received."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Erase a home, or one person of it: texts go for good, a tombstone of each job stays."""
+    from dragoman.cli.erase import erase_rows  # noqa: PLC0415 - see main
+
+    _do(erase_rows(home, user, is_sure=yes))
+
+
 @rewrite.command("submit")
 def rewrite_submit(
     message: Annotated[
@@ -177,6 +197,62 @@ def review_show(job_id: UUID) -> None:
     from dragoman.cli.review import show  # noqa: PLC0415 - see main
 
     _do(show(job_id))
+
+
+_Bound = Annotated[str | None, typer.Option(metavar="N", help="A number, or none.")]
+
+
+@gate.command("list")
+def gate_list() -> None:
+    """Every gate: what it holds, what is in use, and why it is closed."""
+    from dragoman.cli.gate import show_gates  # noqa: PLC0415 - see main
+
+    _do(show_gates())
+
+
+@gate.command("set")
+def gate_set(  # noqa: PLR0917 - a gate's name and its four limits
+    provider: str,
+    account: str,
+    model: str,
+    in_flight: _Bound = None,
+    requests_per_minute: _Bound = None,
+    tokens_per_minute: _Bound = None,
+    batch_tokens: _Bound = None,
+) -> None:
+    """Say what a gate holds: calls at one time, a minute's budgets, tokens in open batches."""
+    from dragoman.cli.gate import set_gate  # noqa: PLC0415 - see main
+
+    _do(
+        set_gate(
+            (provider, account, model),
+            max_in_flight=in_flight,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+            batch_tokens=batch_tokens,
+        )
+    )
+
+
+@gate.command("pause")
+def gate_pause(
+    provider: str,
+    account: str,
+    model: str,
+    reason: Annotated[str, typer.Option(help="Why, for whoever reads it.")],
+) -> None:
+    """Close a gate until somebody opens it; what is in flight comes to its end."""
+    from dragoman.cli.gate import pause_gate  # noqa: PLC0415 - see main
+
+    _do(pause_gate((provider, account, model), reason))
+
+
+@gate.command("open")
+def gate_open(provider: str, account: str, model: str) -> None:
+    """Open a gate, whatever closed it."""
+    from dragoman.cli.gate import open_gate  # noqa: PLC0415 - see main
+
+    _do(open_gate((provider, account, model)))
 
 
 @db.command("status")

@@ -19,8 +19,10 @@ from dragoman.core.ids import JobId
 from dragoman.core.job import State
 from dragoman.settings import read_settings
 from dragoman.store.database import Cell, open_cell
+from dragoman.store.gates import list_gates
 from dragoman.store.jobs import cancel_jobs
 from dragoman.store.workers import know_actor
+from dragoman.work.gate import closed
 
 _HERE = "dragoman.cli"
 _LEFT_OUT = {"routing_decision", "standing_reason", "ready"}  # the sentence says it
@@ -38,10 +40,13 @@ async def show_status() -> int:
         batches = await tx.dicts("look/count_batches", _HERE)
         deliveries = await tx.dicts("look/count_deliveries", _HERE)
         asks = await tx.dicts("look/needs_you", _HERE)
+        shut = [each for each in await list_gates(cell) if each.pause_reason]
     out = Console()
     out.print(_states(jobs))
     _line(out, "batches", batches)
     _line(out, "messages", deliveries)
+    for each in shut:
+        out.print(closed(each), highlight=False, markup=False, soft_wrap=True)
     if not asks:
         out.print("nothing needs you")
     for ask in asks:

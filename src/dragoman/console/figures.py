@@ -10,6 +10,7 @@ from dragoman.console import queries
 from dragoman.console.words import clock, counted, short, span, wait_reason
 from dragoman.core.job import TERMINAL, State
 from dragoman.core.profile import Profile
+from dragoman.store.gates import ALERT
 from dragoman.work.collector import Collector
 from dragoman.work.submitter import Submitter
 
@@ -80,6 +81,7 @@ class Overview:
     cell: queries.CellRow
     tally: Tally
     alerts: Sequence[queries.Alert]
+    gates: Sequence[queries.ClosedGate]
     letters: Sequence[queries.Letters]
     deliveries: Sequence[queries.Sum]
     doubtful: Sequence[queries.DoubtfulDelivery]
@@ -104,6 +106,7 @@ class Overview:
         return [
             *self._sum_is_off(),
             *self._alerted(),
+            *self._shut(),
             *self._held(),
             *self._buried(),
             *self._late(),
@@ -164,13 +167,20 @@ class Overview:
             )
 
     def _alerted(self) -> Iterator[Ask]:
+        told_below = {gate.name for gate in self.gates}
         for alert in self.alerts:
-            if alert.severity == "notice":
+            if alert.severity == "notice" or (alert.kind == ALERT and alert.subject in told_below):
                 continue
             subject = short(alert.subject) if len(alert.subject) == 36 else alert.subject
             times = "once" if alert.times == 1 else f"{alert.times} times"
             text = f"{subject}, {times} since {clock(alert.first_at)}"
             yield Ask("act", alert.kind.replace("_", " ").capitalize(), text)
+
+    def _shut(self) -> Iterator[Ask]:
+        for gate in self.gates:
+            note = f" ({gate.pause_note})" if gate.pause_note else ""
+            until = f"until {clock(gate.paused_until)}" if gate.paused_until else "until opened"
+            yield Ask("held", "Gate closed", f"{gate.name}, {gate.pause_reason}{note}, {until}")
 
     def _held(self) -> Iterator[Ask]:
         for each in self.doubtful:
@@ -232,6 +242,8 @@ def moved_by(wait: queries.Wait, overview: Overview) -> str:
         return f"submitter, {clock(due.next_at)}" if due.next_at else "the submitter's first run"
     if wait.is_ready:
         return "a worker, now"
+    if wait.reason == "gate_closed" and wait.first_due is None:
+        return "its gate, once it opens"
     if wait.first_due is None or wait.last_due is None:
         return "what it waits for"
     if wait.n == 1 or clock(wait.first_due) == clock(wait.last_due):

@@ -78,6 +78,7 @@ class Watch:
             return Overview(
                 tally=await self.tally(page),
                 alerts=await page.alerts(8),
+                gates=await page.closed_gates(),
                 letters=await page.letters(),
                 deliveries=await page.deliveries(),
                 doubtful=await page.doubtful_deliveries(8),

@@ -53,6 +53,23 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
+class ClosedGate:
+    """A gate that lets nothing pass; without a time, until somebody opens it."""
+
+    provider: str
+    account: str
+    model: str
+    pause_reason: str
+    pause_note: str | None
+    paused_until: datetime | None
+
+    @property
+    def name(self) -> str:
+        """How its alert calls it."""
+        return f"{self.provider}/{self.account}/{self.model}"
+
+
+@dataclass(frozen=True, slots=True)
 class Letters:
     """Dead letters of one kind."""
 
@@ -202,6 +219,10 @@ class Reading:
     async def alerts(self, most: int) -> list[Alert]:
         """Open alerts, the gravest first."""
         return await self._rows(Alert, "alert/list_open", most=most)
+
+    async def closed_gates(self) -> list[ClosedGate]:
+        """Gates that let nothing pass."""
+        return await self._rows(ClosedGate, "gate/list_closed")
 
     async def letters(self) -> list[Letters]:
         """Dead letters that are not resolved."""

@@ -98,7 +98,7 @@ def classify_http(
     def failure(error_class: FailureClass) -> Failure:
         return Failure(error_class, code or f"http_{status}", status, request_id, retry_after_s)
 
-    if code in _ACCOUNT_CODES or status == 402:
+    if code in ACCOUNT_CODES or status == 402:
         return failure(FailureClass.ACCOUNT_BLOCKED)
     if status in (408, 425, 502, 503, 504) or status == 0:
         return failure(FailureClass.NETWORK_TIMEOUT)
@@ -115,7 +115,7 @@ def classify_http(
     return failure(FailureClass.SCHEMA_INVALID)
 
 
-_ACCOUNT_CODES = frozenset(
+ACCOUNT_CODES = frozenset(
     {
         "insufficient_quota",
         "credit_balance_exhausted",

@@ -79,7 +79,8 @@ def _handler(space: Workspace, route: openai.Route, keys: Collection[str]) -> Ha
         try:
             _authorize(request, keys)
             space.settle()
-            response = await _with_faults(space, route, request)
+            with space.traffic.passing(route.on):
+                response = await _with_faults(space, route, request)
         except ApiError as error:
             response = JSONResponse(error.body, error.status)
         response.headers["x-request-id"] = f"req_{uuid.uuid4().hex}"
@@ -169,11 +170,15 @@ def _control(space: Workspace) -> list[tuple[str, str, Handler]]:
         space.settle()
         return JSONResponse(space.ledger_json())
 
+    async def traffic(_request: Request) -> Response:
+        return JSONResponse(space.traffic.as_json())
+
     return [
         ("POST", "/_sandbox/advance", advance),
         ("POST", "/_sandbox/faults", arm),
         ("DELETE", "/_sandbox/faults", clear),
         ("GET", "/_sandbox/ledger", ledger),
+        ("GET", "/_sandbox/traffic", traffic),
     ]
 
 

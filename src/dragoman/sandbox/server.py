@@ -91,6 +91,10 @@ class Sandbox:
         """Everything that was uploaded, created, run and deleted."""
         return cast("JSONObject", self._ask("GET", "/_sandbox/ledger"))
 
+    def traffic(self) -> JSONObject:
+        """How many requests came of each kind, and how many answers were made at one time."""
+        return cast("JSONObject", self._ask("GET", "/_sandbox/traffic"))
+
     def fault(self, *entries: JSONObject) -> None:
         """Arm faults; the next matching event meets them."""
         self._ask("POST", "/_sandbox/faults", list(entries))

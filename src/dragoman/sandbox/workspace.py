@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from dragoman.core.canonical import JSONObject
+from dragoman.core.canonical import JSON, JSONObject
 from dragoman.sandbox.batches import Batch, Pace
 from dragoman.sandbox.clock import Clock
 from dragoman.sandbox.faults import Script
@@ -44,6 +47,38 @@ class StoredFile:
 
 
 @dataclass(slots=True)
+class Traffic:
+    """How many requests came, refused ones too, and how many answers were made at one time.
+
+    It is no part of the state: it counts what this process has seen.
+    """
+
+    requests: Counter[str] = field(default_factory=Counter[str])
+    in_flight: int = 0
+    most_in_flight: int = 0
+
+    @contextmanager
+    def passing(self, on: str) -> Generator[None]:
+        """One request, from its first byte to its answer."""
+        is_call = on == "response"
+        self.requests[on] += 1
+        self.in_flight += is_call
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            yield
+        finally:
+            self.in_flight -= is_call
+
+    def as_json(self) -> JSONObject:
+        """All three."""
+        return {
+            "requests": dict[str, JSON](self.requests),
+            "in_flight": self.in_flight,
+            "most_in_flight": self.most_in_flight,
+        }
+
+
+@dataclass(slots=True)
 class Workspace:
     """The state of one sandbox. Every request settles it first, so that it is never behind."""
 
@@ -54,6 +89,7 @@ class Workspace:
     ledger: Ledger = field(default_factory=Ledger)
     files: dict[str, StoredFile] = field(default_factory=dict[str, StoredFile])
     batches: dict[str, Batch] = field(default_factory=dict[str, Batch])
+    traffic: Traffic = field(default_factory=Traffic)
 
     def settle(self) -> None:
         """Let every batch do what is due, and forget the files whose time is over."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -10,9 +10,11 @@ from uuid import UUID
 
 from psycopg.rows import kwargs_row
 
+from dragoman.core.gate import Gate
 from dragoman.core.ids import BatchId, JobId, Token, uuid7
 from dragoman.core.job import Held, Kind, Reason
 from dragoman.store.database import Cell, Tx, statement
+from dragoman.store.gates import has_batch_room
 from dragoman.store.jobs import read_held
 
 
@@ -41,6 +43,11 @@ class NewBatch:
     group_key: str
     token: Token
 
+    @property
+    def gate(self) -> Gate:
+        """What it goes through."""
+        return Gate(self.provider, self.account, self.model)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -66,6 +73,11 @@ class Batch:
     started_at: datetime | None
     deadline_at: datetime | None
     closed_at: datetime | None
+
+    @property
+    def gate(self) -> Gate:
+        """What it went through."""
+        return Gate(self.provider, self.account, self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +110,15 @@ class Sending:
 
 
 async def record_batch(
-    cell: Cell, worker: UUID, batch: NewBatch, items: Sequence[Item]
-) -> set[int]:
-    """Commit what is about to be submitted; the indices of items still held come back."""
+    cell: Cell, worker: UUID, batch: NewBatch, items: Sequence[Item], size: int = 0
+) -> set[int] | None:
+    """Commit what is about to be submitted; the indices of items still held come back.
+
+    None: the batch's gate holds as many tokens in open batches as it may, and nothing was written.
+    """
     async with cell.transaction("record_batch") as tx:
+        if not await has_batch_room(tx, batch.gate, size):
+            return None
         rows = await tx.tuples(
             "batch/record_batch",
             id=batch.id,
@@ -114,6 +131,7 @@ async def record_batch(
             group_key=batch.group_key,
             token=batch.token,
             worker=worker,
+            bytes=size,
             items=cell.values("item", items),
         )
         return {int(row[0]) for row in rows}
@@ -286,6 +304,21 @@ async def settle_items(tx: Tx, items: Sequence[Settled]) -> set[JobId]:
     """Settle items, each once; the jobs whose item was still open come back."""
     rows = await tx.tuples("batch/settle_items", items=tx.cell.values("settled", items))
     return {JobId(row[1]) for row in rows}
+
+
+async def drop_erased(
+    cell: Cell, actor: UUID, batch_id: BatchId, custom_ids: Collection[str]
+) -> int:
+    """Say on their tombstones that lines came for erased jobs; how many, each counted once."""
+    async with cell.transaction("drop_erased") as tx:
+        return await tx.count(
+            "batch/drop_erased",
+            id=batch_id,
+            custom_ids=list(custom_ids),
+            actor=actor,
+            kind=Kind.LATE_RESULT,
+            reason=Reason.LOST_LEASE,
+        )
 
 
 async def count_work(cell: Cell) -> int:

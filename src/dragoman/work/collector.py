@@ -18,11 +18,13 @@ from dragoman.core import ports
 from dragoman.core.call import Reply
 from dragoman.core.errors import LeaseLost
 from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.gate import failure_of_batch
 from dragoman.core.ids import JobId
 from dragoman.core.job import Bury, Held, Outcome, Reason, Retry
 from dragoman.providers.base import Account, Adapter, BatchStatus, BatchView, ProviderFailed
 from dragoman.store import batches, workers
 from dragoman.work.finish import Finished, finish
+from dragoman.work.gate import Gates
 from dragoman.work.loop import Loop, Station, log, recorded_run
 from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.submission import Providers, by_job, give_back, mark
@@ -69,6 +71,7 @@ class Collector(Loop):
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
         self.providers = providers
+        self.gates = Gates(station.cell, station.line.worker)
 
     @property
     def every_s(self) -> float:
@@ -89,8 +92,7 @@ class Collector(Loop):
         station.line.fence()
         async with recorded_run(station, self.role) as counts:
             counts.update(await self._settle_doubts())
-            for batch in await batches.find_open(station.cell):
-                counts.update(await self._look_at(batch))
+            counts.update(await self._look_at_open())
             await self._delete_files()
         return counts.total()
 
@@ -119,7 +121,7 @@ class Collector(Loop):
         except ProviderFailed as failed:
             await batches.record_asked(station.cell, batch)
             await self._alert("submit_unknown", batch, "act", code=failed.failure.code)
-            return Counter()
+            return await self.gates.learn(batch.gate, failed.failure)
         if found:
             return await self._adopt(batch, found)
         if await batches.record_absence(station.cell, batch) < _ABSENCES:
@@ -146,6 +148,20 @@ class Collector(Loop):
         log.info("adopted", batch=str(batch.id), theirs=oldest.provider_batch_id)
         return Counter(adopted=1)
 
+    async def _look_at_open(self) -> Counter[str]:
+        """Poll each open batch, but none whose provider has just said: not so fast."""
+        found, counts = await batches.find_open(self.station.cell), Counter[str]()
+        slow = await self.gates.throttled([batch.gate for batch in found])
+        for batch in found:
+            if batch.gate in slow:
+                counts["put_off"] += 1
+                continue
+            seen = await self._look_at(batch)
+            if seen["rate_limited"]:
+                slow |= await self.gates.throttled([batch.gate])
+            counts += seen
+        return counts
+
     async def _look_at(self, batch: batches.Batch) -> Counter[str]:
         station, (adapter, account) = self.station, self._at(batch)
         assert batch.provider_batch_id is not None  # noqa: S101 - find_open asks for it
@@ -156,9 +172,12 @@ class Collector(Loop):
                 return Counter(polled=1)
             results = await self._download(batch, view, adapter, account)
         except ProviderFailed as failed:
-            await self._unreachable(batch, failed.failure)
-            return Counter(unreachable=1)
+            return await self._unreachable(batch, failed.failure)
         counts = await self._take_in(batch, view, results)
+        # After the taking in: what was erased while it went on is found here too.
+        counts["erased"] += await batches.drop_erased(
+            self.station.cell, self.station.line.worker, batch.id, results.replies
+        )
         await batches.close_batch(station.cell, batch)
         return counts
 
@@ -214,6 +233,7 @@ class Collector(Loop):
         station = self.station
         station.line.fence()
         stage = cast("LLMStage", stage_of(station.pipelines, answered[0][0][0].job))
+        await self.gates.learn_from(batch.gate, [reply for _, some in answered for reply in some])
         given = await stage.load(station.cell, [group[0].job for group, _ in answered])
         finished = [
             _finished(batch, group, absorb(stage, group[0].job, given, replies))
@@ -229,13 +249,16 @@ class Collector(Loop):
             if await batches.count_download(station.cell, batch) < _ABSENCES:
                 return Counter(looked_for_again=len(silent))
             await self._alert("batch_item_count_mismatch", batch, "act", missing=len(silent))
+        refused = failure_of_batch([error.code for error in view.errors])
+        counts = await self.gates.learn(batch.gate, refused) if refused else Counter[str]()
         finished = [_finished(batch, group, _silent(view, group)) for group in silent]
-        return await finish(station.cell, station.line.worker, station.pipelines, finished)
+        return counts + await finish(station.cell, station.line.worker, station.pipelines, finished)
 
-    async def _unreachable(self, batch: batches.Batch, failure: Failure) -> None:
+    async def _unreachable(self, batch: batches.Batch, failure: Failure) -> Counter[str]:
         log.warning("provider", role=self.role, batch=str(batch.id), code=failure.code)
         if failure.error_class in (FailureClass.NOT_FOUND, FailureClass.AUTH_DENIED):
             await self._alert("batch_out_of_reach", batch, "act", code=failure.code)
+        return Counter(unreachable=1) + await self.gates.learn(batch.gate, failure)
 
     async def _delete_files(self) -> None:
         """When a batch is closed the provider keeps nothing of it."""
@@ -249,6 +272,8 @@ class Collector(Loop):
                 log.warning(
                     "provider", role=self.role, batch=str(batch.id), code=failed.failure.code
                 )
+                if await self.gates.learn(batch.gate, failed.failure):
+                    return  # the rest at the next tick
                 continue
             await batches.record_files_deleted(self.station.cell, batch)
 

@@ -6,21 +6,25 @@ import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import cast
+from typing import assert_never, cast
 
 from dragoman.core import ports
-from dragoman.core.answer import Doubt, Happened
+from dragoman.core.answer import Doubt, Happened, NothingHappened
 from dragoman.core.call import Call
 from dragoman.core.errors import LeaseLost
 from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.gate import BYTES_PER_TOKEN
 from dragoman.core.ids import BatchId, Token, uuid7
 from dragoman.core.job import Bury, Defer, Held, Mode, Reason
 from dragoman.providers.base import Adapter, Limits, ProviderFailed
 from dragoman.store import batches, jobs, workers
+from dragoman.store.database import OpenQueue
+from dragoman.store.gates import GateNow
 from dragoman.work.acts import act_once, create_batch
 from dragoman.work.finish import Finished, finish
+from dragoman.work.gate import Gates, closed, gate_of, room
 from dragoman.work.loop import Loop, Station, log, recorded_run
 from dragoman.work.pipeline import LLMStage, custom_id, stage_of
 from dragoman.work.submission import Providers, Submission, give_back, new_batch
@@ -44,6 +48,7 @@ class Submitter(Loop):
     def __init__(self, station: Station, providers: Providers) -> None:
         super().__init__(station)
         self.providers = providers
+        self.gates = Gates(station.cell, station.line.worker)
 
     @property
     def every_s(self) -> float:
@@ -54,14 +59,11 @@ class Submitter(Loop):
         """Claim, pack, submit; one recorded run, or one recorded skip."""
         station = self.station
         queues = await jobs.open_queues(station.cell, Mode.BATCH, list(station.pipelines))
-        keys = [queue.key for queue in queues]
+        keys = list(await self.gates.rooms(queues))
         if not await jobs.count_due(station.cell, keys):
-            await workers.skip_run(
-                station.cell,
-                self.role,
-                station.line.worker,
-                f"{self.role} skipped: no pending items",
-            )
+            why = await self._why_not(queues)
+            skipped = f"{self.role} skipped: {why}"
+            await workers.skip_run(station.cell, self.role, station.line.worker, skipped)
             return 0
         station.line.fence()
         async with recorded_run(station, self.role) as counts:
@@ -73,21 +75,45 @@ class Submitter(Loop):
                 counts.update(await self._submit_group(group, deadline))
         return len(held)
 
+    async def _why_not(self, queues: Sequence[OpenQueue]) -> str:
+        """Why there is nothing to submit: nothing waits, or what waits stands before a gate."""
+        for key, now in (await self.gates.look(queues)).items():
+            if not room(now, Mode.BATCH) and await jobs.count_due(self.station.cell, [key], 1):
+                return closed(now)
+        return "no pending items"
+
     def _deadline(self) -> float:
         return ports.monotonic() + self.station.profile.max_runtime_s
 
     async def _submit_group(self, held: Sequence[Held], deadline: float) -> Counter[str]:
-        routing = held[0].routing
-        adapter = self.providers.adapter(str(routing["adapter_kind"]))
+        adapter = self.providers.adapter(str(held[0].routing["adapter_kind"]))
+        now = await self.gates.at(gate_of(held[0]))
+        if later := self._not_now(now, deadline):
+            return await self._finish([Finished(job, later) for job in held])
         written, refused = await self._write(held, adapter)
         counts = await self._finish(refused)
-        for parcel in parcels(written, adapter.limits):
-            if ports.monotonic() > deadline:
-                later = Defer(Reason.RUNTIME_LIMIT, delay_s=self.station.profile.overflow_delay_s)
-                counts += await self._finish([Finished(each.job, later) for each in parcel])
-                continue
-            counts += await self._submit(parcel, adapter)
+        for parcel in parcels(written, limits_at(now, adapter.limits)):
+            counts += await self._submit_or_defer(parcel, adapter, deadline)
         return counts
+
+    async def _submit_or_defer(
+        self, parcel: Sequence[Written], adapter: Adapter, deadline: float
+    ) -> Counter[str]:
+        later = self._not_now(await self.gates.at(gate_of(parcel[0].job)), deadline)
+        if later is None:
+            return await self._submit(parcel, adapter)
+        return await self._finish([Finished(each.job, later) for each in parcel])
+
+    def _not_now(self, now: GateNow | None, deadline: float) -> Defer | None:
+        """Why what is left must wait: we are told to stop, are out of time, or the gate closed."""
+        delay_s = self.station.profile.overflow_delay_s
+        if self.stop.is_set():
+            return Defer(Reason.SHUTDOWN)
+        if ports.monotonic() > deadline:
+            return Defer(Reason.RUNTIME_LIMIT, delay_s=delay_s)
+        if not room(now, Mode.BATCH):
+            return Defer(Reason.GATE_CLOSED, delay_s=delay_s)
+        return None
 
     async def _write(
         self, held: Sequence[Held], adapter: Adapter
@@ -111,7 +137,12 @@ class Submitter(Loop):
         station, first = self.station, parcel[0].job
         batch = new_batch(first, secrets.token_hex(16), BatchId(uuid7()), Token(uuid7()))
         items = list(_items(parcel))
-        taken = await batches.record_batch(station.cell, station.line.worker, batch, items)
+        taken = await batches.record_batch(
+            station.cell, station.line.worker, batch, items, weight(parcel)
+        )
+        if taken is None:
+            later = Defer(Reason.GATE_CLOSED, delay_s=station.profile.overflow_delay_s)
+            return await self._finish([Finished(each.job, later) for each in parcel])
         if not taken:
             return Counter(lost=len(parcel))
         every = [line for each in parcel for line in each.lines]
@@ -122,7 +153,7 @@ class Submitter(Loop):
                 "submit.upload", adapter.upload(account, batch.nonce, lines)
             )
         except ProviderFailed as failed:
-            return await give_back(
+            counts = await give_back(
                 station.cell,
                 station.line.worker,
                 station.pipelines,
@@ -130,6 +161,7 @@ class Submitter(Loop):
                 f"upload_{failed.failure.code}",
                 failed.failure.retry_after_s,
             )
+            return counts + await self.gates.learn(batch.gate, failed.failure)
         book = Submission(
             station.cell,
             station.line.worker,
@@ -153,8 +185,11 @@ class Submitter(Loop):
             case Doubt(failure=failure):
                 log.warning("submit_unknown", batch=str(batch.id), code=failure.code)
                 return Counter(submitted=len(parcel))
+            case NothingHappened(failure=failure):
+                counts = Counter(requeued=len(parcel))
+                return counts + await self.gates.learn(batch.gate, failure)
             case _:
-                return Counter(requeued=len(parcel))
+                assert_never(answer)
 
     async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
         station = self.station
@@ -185,16 +220,29 @@ def parcels(written: Sequence[Written], limits: Limits) -> Iterator[list[Written
     parcel: list[Written] = []
     items = size = 0
     for each in written:
-        weight = sum(map(len, each.lines))
+        more = weight([each])
         if parcel and (
-            items + len(each.lines) > limits.max_items or size + weight > limits.max_bytes
+            items + len(each.lines) > limits.max_items or size + more > limits.max_bytes
         ):
             yield parcel
             parcel, items, size = [], 0, 0
         parcel.append(each)
-        items, size = items + len(each.lines), size + weight
+        items, size = items + len(each.lines), size + more
     if parcel:
         yield parcel
+
+
+def weight(parcel: Sequence[Written]) -> int:
+    """How many bytes a parcel's lines have."""
+    return sum(len(line) for each in parcel for line in each.lines)
+
+
+def limits_at(now: GateNow | None, limits: Limits) -> Limits:
+    """The provider's limits, and below them what the gate has room for in open batches."""
+    if now is None or now.batch_tokens is None:
+        return limits
+    left = (now.batch_tokens - now.tokens_in_batches) * BYTES_PER_TOKEN
+    return replace(limits, max_bytes=min(limits.max_bytes, left))
 
 
 def _lines(job: Held, calls: Sequence[Call] | Failure, adapter: Adapter) -> Written | Failure:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.gate import ACCOUNT_S
 from dragoman.core.job import Retry
-from dragoman.store import jobs, workers
+from dragoman.store import gates, jobs, workers
 from dragoman.store.database import Cell
 from dragoman.work.finish import Finished, finish
 from dragoman.work.loop import Loop, Station, log
@@ -31,11 +32,13 @@ class Sweeper(Loop):
         return self.station.profile.sweep_every_s
 
     async def run_once(self) -> int:
-        """Stale claims, what is due, sums, next month's room, and the chores of pipelines."""
+        """Stale claims, what is due, permits, sums, room, and the chores of pipelines."""
         await workers.end_lines(self.station.cell)
         swept = await self.sweep_stale()
         while await jobs.promote_due(self.station.cell, _MANY) == _MANY:
             pass
+        await gates.drop_permits(self.station.cell)
+        await gates.calm_gates(self.station.cell, ACCOUNT_S)
         await workers.ensure_partitions(self.station.cell)
         while await workers.fold_deltas(self.station.cell) >= 100_000:
             pass

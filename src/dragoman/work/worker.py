@@ -12,6 +12,7 @@ from dragoman.core.call import Call, Reply
 from dragoman.core.errors import DatabaseError, LeaseLost
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.frames import frames
+from dragoman.core.gate import tokens_of
 from dragoman.core.ids import JobId
 from dragoman.core.job import Bury, Defer, Held, Kind, Mode, Outcome, Reason, Retry
 from dragoman.store import jobs, workers
@@ -20,6 +21,7 @@ from dragoman.store.jobs import facts
 from dragoman.work.collector import absorb
 from dragoman.work.finish import Finished, finish
 from dragoman.work.flow import Flow
+from dragoman.work.gate import Gates, claims, gate_of
 from dragoman.work.loop import Loop, Station
 from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.submission import Providers
@@ -36,6 +38,7 @@ class Worker(Loop):
     def __init__(self, station: Station, providers: Providers, *, asks: bool | None = None) -> None:
         super().__init__(station)
         self.providers = providers
+        self.gates = Gates(station.cell, station.line.worker)
         self.asks = asks
         self._looking = asyncio.Lock()
         self.again_s = float("inf")
@@ -102,8 +105,15 @@ class Worker(Loop):
         station = self.station
         await self._look()
         station.line.fence()
-        keys = [queue.key for queue in self._queues if bool(queue.provider) is asks]
-        return await jobs.claim_jobs(station.cell, station.line.worker, keys, most) if keys else []
+        rooms = await self.gates.rooms([q for q in self._queues if bool(q.provider) is asks])
+        held: list[Held] = []
+        for keys, free in claims(rooms, most):
+            left = most - len(held)
+            if left:
+                held += await jobs.claim_jobs(
+                    station.cell, station.line.worker, keys, min(free, left)
+                )
+        return held
 
     async def _look(self) -> None:
         """Which queues there are, and what has become due, for both kinds of jobs."""
@@ -161,11 +171,17 @@ class Worker(Loop):
         async with self.station.line.unit(job.unit_lock) as is_ours:
             if not is_ours:
                 return Defer(Reason.LOST_LEASE, delay_s=self.station.profile.overflow_delay_s)
-            replies = await self._call(job, calls)
+            async with self.gates.permit(gate_of(job), len(calls), tokens_of(calls)) as permit:
+                if not permit.may_pass:
+                    return Defer(Reason.GATE_CLOSED, delay_s=permit.delay_s)
+                replies = await self._call(job, calls)
         return absorb(stage, job, given, replies)
 
     async def _call(self, job: Held, calls: Sequence[Call]) -> list[Reply]:
-        """Each call is paid; that it begins is written down first, while the token still holds."""
+        """Each call is paid; that it begins is written down first, while the token still holds.
+
+        A reply that closes the gate is the reply to the calls after it, which are not made.
+        """
         routing, station = job.routing, self.station
         base_url = routing.get("base_url")
         account = self.providers.account(job.account, str(base_url) if base_url else None)
@@ -186,6 +202,8 @@ class Worker(Loop):
                 account, call, str(routing["model"]), station.profile.answer_deadline_s
             )
             replies.append(await ports.cross("work.answer", asked))
+            if await self.gates.learn_from(gate_of(job), replies[-1:]):
+                return replies + replies[-1:] * (len(calls) - len(replies))
         return replies
 
     async def _page(self, error: Exception) -> None:

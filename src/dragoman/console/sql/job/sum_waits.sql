@@ -8,7 +8,10 @@ with waiting as (
     join word r on r.about = 'reason' and r.id = s.reason
    where s.state = 'queued' and (s.ready or s.not_before_at is not null)
 )
-select p.name as pipeline, q.mode::text as mode, w.reason, w.is_ready, count(*) as n, min(w.created_at) as oldest,
+select p.name as pipeline, q.mode::text as mode, case when g.key is null then w.reason else 'gate_closed' end as reason,
+       w.is_ready and g.key is null as is_ready, count(*) as n, min(w.created_at) as oldest,
        min(w.not_before_at) as first_due, max(w.not_before_at) as last_due
   from waiting w join queue q on q.key = w.queue_key join pipeline p on p.id = w.pipeline
- group by p.name, q.mode, w.reason, w.is_ready order by n desc, oldest
+  left join gate_now g on g.pause_reason is not null
+    and g.provider = q.provider and g.account = q.account and g.model = q.model
+ group by 1, 2, 3, 4 order by n desc, oldest

@@ -1,4 +1,5 @@
--- Commit what is about to be submitted: the batch and, of its jobs, those still held; expects item[]; returns the items taken.
+-- Commit what is about to be submitted: the batch and, of its jobs, those still held; expects its size and item[];
+-- returns the items taken.
 with held as materialized (
   select i.item_index, i.job_id, i.token, i.call, i.custom_id, s.home_id, s.stage_attempts
     from unnest(%(items)s::item[]) as i join standing s on s.id = i.job_id
@@ -11,9 +12,9 @@ numbered as (
 ),
 made as (
   insert into batch (id, nonce, provider, adapter_kind, base_url, account, model, group_key, state, token, claimed_by, items,
-                     created_at)
+                     payload_bytes, created_at)
   select %(id)s, %(nonce)s, %(provider)s, %(adapter_kind)s, %(base_url)s, %(account)s, %(model)s, %(group_key)s, 'submitting',
-         %(token)s, %(worker)s, count(*), clock() from held having count(*) > 0
+         %(token)s, %(worker)s, count(*), %(bytes)s::bigint, clock() from held having count(*) > 0
   returning id
 ),
 filled as (

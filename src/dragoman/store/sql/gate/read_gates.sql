@@ -1,0 +1,4 @@
+-- Gates as they stand; expects keys; returns those that have a row.
+select key, provider, account, model, max_in_flight, requests_per_minute, tokens_per_minute, batch_tokens, pause_reason,
+       pause_note, paused_until, in_flight, requests_left, tokens_left, tokens_in_batches
+  from gate_now where key = any(%(keys)s::int[])
