@@ -44,9 +44,8 @@ check: setup ## formatting, lint, types, import contracts, conformance page
 	if [ -n "$$failed" ]; then echo "check failed:$$failed" >&2; exit 1; fi; \
 	echo "check passed"
 
-bench: setup ## measure
-	@if [ -e bench/__main__.py ]; then $(BIN)/python -m bench; \
-	else echo "bench: there is no benchmark yet"; fi
+bench: setup ## measure, all parts or PART="drain steady"; SIZE=--quick is smaller
+	@$(BIN)/python -m bench $(SIZE) $(PART)
 
 torture: setup ## run the long fault tests
 	@if compgen -G 'tests/torture/test_*.py' >/dev/null; \

@@ -1,105 +1,65 @@
-"""`make bench`: rounds of ours and a peer's in turn, and the ratios within each round.
+"""`python -m bench [PART ...]`: measure these parts, or all; keep what they found; write the page.
 
-Machines are shared and noisy, so a figure alone says little; the median of the ratios of one run
-says how we stand. The page docs/performance.md is written from the last run.
+Each part's result is kept as soon as it is there, so that a run may be broken off and go on with
+the parts that are missing.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
-import statistics
-import subprocess
+import signal
 import sys
-import tempfile
-from pathlib import Path
 
-from dragoman.store.embedded import Server
-from dragoman.store.roles import ADMIN, Secrets
+from bench.page import page
+from bench.part import Part, Size
+from bench.parts import PARTS
+from bench.place import ROOT, Place, own_server, peers_python
+from bench.result import Result, keep, stored
 
-ROOT = Path(__file__).parent.parent
-ENV = ROOT / ".cache" / "bench"
-BATCHES = (100, 1_000)
+PAGE = ROOT / "docs" / "performance.md"
 
 
 def main() -> None:
-    """Run the rounds and write the page."""
-    options = _parser().parse_args()
-    peer = _environment()
-    with tempfile.TemporaryDirectory(prefix="dragoman-bench-") as folder:
-        Path(folder).chmod(0o711)
-        server = Server(Path(folder) / "home")
-        try:
-            server.bootstrap()
-            table = {
-                batch: [_round(server, peer, options.jobs, batch) for _ in range(options.rounds)]
-                for batch in BATCHES
-            }
-        finally:
-            server.stop()
-    page = _page(table, options.jobs)
-    (ROOT / "docs" / "performance.md").write_text(page, encoding="utf-8")
-    print(page)
+    """Run the parts that were asked for."""
+    parser = _parser()
+    options = parser.parse_args()
+    if unknown := set(options.parts) - {part.name for part in PARTS}:
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    size = Size.QUICK if options.quick else Size.FULL
+    chosen = [part for part in PARTS if not options.parts or part.name in options.parts]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the server is stopped on the way out
+    if not options.page:
+        peers = None if options.alone else peers_python()
+        with own_server() as server:
+            for part in chosen:
+                _say(part, _measured(part, Place(server, peers), size))
+    PAGE.write_text(page(PARTS, stored()), encoding="utf-8")
+    print(f"written: {PAGE.relative_to(ROOT)}")
+
+
+def _measured(part: Part, place: Place, size: Size) -> Result:
+    print(f"== {part.name}", file=sys.stderr, flush=True)
+    result = part.measure(place, size)
+    keep(part.name, size, result)
+    return result
+
+
+def _say(part: Part, result: Result) -> None:
+    for row in (result.head, *result.rows):
+        print("  ".join(row))
+    for figure in result.figures:
+        verdict = {True: "reached", False: "NOT REACHED", None: ""}[figure.is_reached]
+        print(f"{part.name}: {figure.what}: {figure.measured:.2f} {figure.unit} {verdict}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=20_000)
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    names = [part.name for part in PARTS]
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names))
+    parser.add_argument("--quick", action="store_true", help="a small size, for a first look")
+    parser.add_argument("--alone", action="store_true", help="without the peers")
+    parser.add_argument("--page", action="store_true", help="only write the page again")
     return parser
-
-
-def _environment() -> Path:
-    """The peers' own interpreter, made on first use."""
-    python = ENV / "bin" / "python"
-    wanted = (Path(__file__).parent / "peers.txt").read_bytes()
-    stamp = ENV / "peers.txt"
-    if not stamp.exists() or stamp.read_bytes() != wanted:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", ENV], check=True)
-        command = [python, "-m", "pip", "install", "--quiet", "-r", ROOT / "bench" / "peers.txt"]
-        subprocess.run(command, check=True)
-        stamp.write_bytes(wanted)
-    return python
-
-
-def _round(server: Server, peer: Path, jobs: int, batch: int) -> tuple[float, float]:
-    """Jobs drained a second: ours, then the peer's."""
-    ours = _run([sys.executable, "-m", "bench.ours", str(server.home), str(jobs), str(batch)])
-    password = Secrets(server.home / "secrets").read(ADMIN)
-    sockets = server.dsn(ADMIN).split("host=")[1].split()[0]
-    theirs = _run([peer, ROOT / "bench" / "peer.py", sockets, str(jobs), str(batch)], password)
-    print(f"batch {batch}: ours {ours:,.0f}, pgqueuer {theirs:,.0f}: {ours / theirs:.2f}")
-    return ours, theirs
-
-
-def _run(command: list[str | Path], secret: str = "") -> float:
-    done = subprocess.run(
-        command, input=secret, cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    return float(done.stdout.split()[-1])
-
-
-def _page(table: dict[int, list[tuple[float, float]]], jobs: int) -> str:
-    lines = [
-        "# Performance",
-        "",
-        "Generated by `make bench`. A no-op job is drained from a backlog: ours with its fence,",
-        "its guards, its unit lock and one hash-chained event for each of its two transitions,",
-        "finish of one batch overlapped with the claim of the next; pgqueuer 1.6 with none of",
-        f"these. One process each, in turn, {jobs:,} jobs a round, on the embedded PostgreSQL with",
-        "fsync. Read the ratios.",
-        "",
-        "| batch | ours, jobs/s | pgqueuer, jobs/s | ratio, median (least to most) |",
-        "|---|---|---|---|",
-    ]
-    for batch, rounds in table.items():
-        ratios = [ours / theirs for ours, theirs in rounds]
-        ours = statistics.median(each for each, _ in rounds)
-        theirs = statistics.median(each for _, each in rounds)
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        lines.append(f"| {batch:,} | {ours:,.0f} | {theirs:,.0f} | {spread} |")
-    lines += ["", f"Python {platform.python_version()}, {platform.machine()}.", ""]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

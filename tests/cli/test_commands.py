@@ -41,7 +41,7 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     shown = CliRunner().invoke(app, [*command, "--help"])
     assert shown.exit_code == 0
     assert f"{' '.join(command)} [OPTIONS]" in shown.output
-    assert re.search(r"\n [A-Z][^\n]+[.,;][ \n]", shown.output), "no sentence"
+    assert re.search(r"\n +[A-Z][^\n]+[.,;][ \n]", shown.output), "no sentence"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import logging
 import os
@@ -23,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 rewrite = typer.Typer(help="Complaints, rewritten calmly for one recipient.", no_args_is_help=True)
 review = typer.Typer(
@@ -67,6 +67,8 @@ def run() -> int:
 
 
 def _do(work: Coroutine[object, object, int]) -> None:
+    import asyncio  # noqa: PLC0415 - see main
+
     code = asyncio.run(work)
     if code:
         raise typer.Exit(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 
 import structlog
@@ -26,6 +26,7 @@ from dragoman.work.notary import Notary
 from dragoman.work.relay import Relay
 from dragoman.work.submitter import Submitter
 from dragoman.work.sweeper import Chore, Sweeper
+from dragoman.work.wakeup import listening
 from dragoman.work.worker import Worker
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
@@ -54,7 +55,11 @@ async def _run(settings: Settings, role: str) -> int:
             check = partial(check_cell, settings)
             await serve(settings, partial(dsn_of, settings), stop, check)
         else:
-            async with _station(settings, role) as station, _loop(settings, role, station) as work:
+            async with (
+                _station(settings, role) as station,
+                _loop(settings, role, station) as work,
+                _woken(settings, work),
+            ):
                 log.info("running", role=role, worker=str(station.line.worker))
                 await work.run(stop)
     except LeaseLost:
@@ -98,6 +103,13 @@ async def _loop(settings: Settings, role: str, station: Station) -> AsyncGenerat
         kinds = {"submitter": Submitter, "collector": Collector, "worker": Worker}
         async with wired(settings) as providers:
             yield kinds[role](station, providers)
+
+
+def _woken(settings: Settings, work: Loop) -> AbstractAsyncContextManager[None]:
+    """A worker is woken by hints; the others go by their schedule."""
+    if not isinstance(work, Worker):
+        return nullcontext()
+    return listening(line_dsn_of(settings, "worker"), work.wake)
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from dragoman.review.render import check_recipients
 from dragoman.review.source import Changelist
 from dragoman.store.database import Cell, Tx
 from dragoman.store.intake import check_room
-from dragoman.store.jobs import NewJob, enqueue_jobs, facts, name_queue
+from dragoman.store.jobs import NewJob, enqueue_jobs, facts, hint_ready, name_queue
 from dragoman.work.pipeline import Pipeline
 
 MAX_ATTEMPTS_PER_STAGE = 5
@@ -60,7 +60,10 @@ async def enqueue_review(
     for _ in range(_TRIES):
         with suppress(_Overtaken):
             async with cell.transaction("enqueue_review") as tx:
-                return await made(tx, wanted)
+                enqueued = await made(tx, wanted)
+            if enqueued.is_new:
+                await hint_ready(cell)
+            return enqueued
     raise Conflict("this version is being enqueued right now; ask again")
 
 

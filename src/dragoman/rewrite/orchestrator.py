@@ -35,7 +35,7 @@ from dragoman.rewrite.routing import TASK, LanguagePair, Route, RoutingInput, ro
 from dragoman.rewrite.words import Role, Surface, read_surface
 from dragoman.store.database import Cell
 from dragoman.store.intake import check_room
-from dragoman.store.jobs import NewJob, enqueue_jobs, facts, name_queue
+from dragoman.store.jobs import NewJob, enqueue_jobs, facts, hint_ready, name_queue
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
 
@@ -152,6 +152,8 @@ class Orchestrator:
                 return None
             await name_queue(tx, _queue(decided), 0)
             await enqueue_jobs(tx, self.actor, [job])
+        if job.mode is Mode.ASYNC:
+            await hint_ready(self.cell)
         return job.id
 
     async def _decide(self, known: store.Known, result: ClassifierResult) -> Decided:

@@ -80,6 +80,7 @@ class Cell:
     shapes: dict[str, Shape] = field(default_factory=dict[str, Shape])
     queues: dict[int, OpenQueue] = field(default_factory=dict[int, OpenQueue])
     intake: Intake | None = None
+    hinted_at: float = float("-inf")  # when this process last woke the workers
 
     def rows(self, shape: str, rows: Sequence[Row]) -> Rows:
         """Rows of a composite type of this cell, ready to be bound."""

@@ -8,7 +8,9 @@ that the job moved on without the caller.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -16,8 +18,9 @@ from uuid import UUID
 
 from psycopg.rows import kwargs_row
 
+from dragoman.core import ports
 from dragoman.core.canonical import JSONObject, canonical, read_object
-from dragoman.core.errors import Invariant
+from dragoman.core.errors import DatabaseError, Invariant
 from dragoman.core.ids import HomeId, JobId, Token, uuid7s
 from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
 from dragoman.store.database import Cell, OpenQueue, Tx, statement
@@ -25,6 +28,10 @@ from dragoman.store.intake import places, read_intake
 from dragoman.store.pack import Longs, Row, Rows
 
 _NO_INTENT: Row = ("", "", None, {})
+
+_BULK = 1_000
+_HINT_EVERY_S = 0.005
+_HINT_S = 0.25  # nobody is kept waiting for a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +133,12 @@ async def enqueue_jobs(tx: Tx, actor: UUID, jobs: Sequence[NewJob]) -> set[JobId
     if fair_every_s is not None:
         found = await places(tx, [job.home_id for job in jobs], fair_every_s)
         jobs = [replace(job, sort_at=at) for job, at in zip(jobs, found, strict=True)]
-    rows = tx.cell.values("new_job", jobs)
-    new = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
-    return {JobId(row[0]) for row in new}
+    made: set[JobId] = set()
+    for start in range(0, len(jobs), _BULK):  # more at once no longer fit the server's memory
+        rows = tx.cell.values("new_job", jobs[start : start + _BULK])
+        new = await tx.tuples("job/enqueue_jobs", jobs=rows, actor=actor, kind=Kind.ENQUEUED)
+        made.update(JobId(row[0]) for row in new)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +153,20 @@ class Unit:
 async def read_units(tx: Tx, jobs: Sequence[NewJob]) -> list[Unit]:
     """The jobs that stand for the units of these intents."""
     return await tx.fetch(Unit, "job/read_units", jobs=tx.cell.values("new_job", jobs))
+
+
+async def hint_ready(cell: Cell) -> None:
+    """Wake the workers, once the jobs are committed. Polling is the truth: a lost hint is nothing.
+
+    Notifications queue up at one lock of the server, so a process sends few.
+    """
+    now = ports.monotonic()
+    if now - cell.hinted_at < _HINT_EVERY_S:
+        return
+    cell.hinted_at = now
+    with suppress(DatabaseError, TimeoutError):
+        async with asyncio.timeout(_HINT_S), cell.at_once("hint") as tx:
+            await tx.run("queue/hint_ready")
 
 
 async def claim_jobs(

@@ -30,7 +30,6 @@ Row: TypeAlias = tuple[Any, ...]
 _FIELD = struct.Struct("!Ii")
 _INT = struct.Struct("!i")
 _LONG = struct.Struct("!iq")
-_NULL = struct.pack("!i", -1)
 
 
 @dataclass(frozen=True)
@@ -123,21 +122,42 @@ def pack(rows: Rows) -> bytes:
     shape = rows.shape
     if not rows.rows:
         return struct.pack("!iii", 0, 0, shape.oid)
-    width = len(shape.columns)
     head = struct.pack("!iiiii", 1, 0, shape.oid, len(rows.rows), 1)
     if shape.fixed is not None:
         try:
             return head + _pack_fixed(rows.rows, shape.fixed)
         except (AttributeError, TypeError, struct.error):
-            pass  # a None among them: the long way says so column by column
-    parts = [head]
-    for row in rows.rows:
-        if len(row) != width:
-            raise ValueError("a row has another width than its type")
-        body = _pack_row(shape, row, width)
-        parts.append(_INT.pack(len(body)))
-        parts.append(body)
-    return b"".join(parts)
+            pass  # a None among them
+    return head + _pack_by_column(rows)
+
+
+def _pack_by_column(rows: Rows) -> bytes:
+    """A value that stands in every row, as most of a bulk's do, is encoded once."""
+    width, nothing = len(rows.shape.columns), type(None)
+    if any(len(row) != width for row in rows.rows):
+        raise ValueError("a row has another width than its type")
+    same, parts = _INT.pack(width), list[Iterable[bytes]]()
+    for (oid, encode), values in zip(rows.shape.columns, zip(*rows.rows, strict=True), strict=True):
+        if len(set(map(id, values))) == 1:
+            same += _field(oid, encode, values[0])
+            continue
+        if encode in _SIZES and nothing not in set(map(type, values)):
+            same += _FIELD.pack(oid, _SIZES[encode])
+            encode_many = _MANY.get(encode)
+            encoded = encode_many(values) if encode_many else map(encode, values)
+        else:
+            encoded = [_field(oid, encode, value) for value in values]
+        parts += repeat(same), encoded
+        same = b""
+    bodies = map(b"".join, zip(*parts, repeat(same, len(rows.rows)), strict=False))
+    return b"".join([part for body in bodies for part in (_INT.pack(len(body)), body)])
+
+
+def _field(oid: int, encode: Encode, value: object) -> bytes:
+    if value is None:
+        return _FIELD.pack(oid, -1)
+    data = encode(value)
+    return _FIELD.pack(oid, len(data)) + data
 
 
 def _pack_fixed(rows: Sequence[Row], fixed: Fixed) -> bytes:
@@ -148,18 +168,6 @@ def _pack_fixed(rows: Sequence[Row], fixed: Fixed) -> bytes:
     ):
         parts += (repeat(head), encode(column))
     return b"".join(map(fixed.form.pack, *parts))
-
-
-def _pack_row(shape: Shape, row: Row, width: int) -> bytes:
-    parts = [_INT.pack(width)]
-    for (oid, encode), value in zip(shape.columns, row, strict=True):
-        if value is None:
-            parts.append(struct.pack("!I", oid) + _NULL)
-        else:
-            data = encode(value)
-            parts.append(_FIELD.pack(oid, len(data)))
-            parts.append(data)
-    return b"".join(parts)
 
 
 def _uuid(value: uuid.UUID) -> bytes:
