@@ -17,6 +17,7 @@ from dragoman.core.errors import DatabaseError, LeaseLost
 from dragoman.core.job import Defer, Held
 from dragoman.store import jobs, workers
 from dragoman.work.loop import Station
+from dragoman.work.pipeline import stage_of
 from dragoman.work.sweeper import Sweeper
 from tests import postgres, stand
 from tests.reviews import Desk, second_station, tell
@@ -113,7 +114,7 @@ def test_a_job_that_another_worker_holds_now_is_not_asked_about_by_the_one_befor
             await Sweeper(other).run_once()
             assert (await claimed(desk, other)).token != stale.token
             with pytest.raises(LeaseLost):
-                await desk.worker._outcome(stale)
+                await desk.worker._ask(stage_of(desk.station.pipelines, stale), stale)
         assert (desk.events("calling"), desk.answers()) == ([], 0)
 
     tell(story)
@@ -153,7 +154,9 @@ def test_a_unit_that_is_being_asked_about_elsewhere_is_put_off() -> None:
         held = await claimed(desk, desk.station)
         async with second_station(desk) as other, other.line.unit(lock) as is_ours:
             assert is_ours
-            assert isinstance(await desk.worker._outcome(held), Defer)
+            assert isinstance(
+                await desk.worker._ask(stage_of(desk.station.pipelines, held), held), Defer
+            )
         assert (desk.events("calling"), desk.answers()) == ([], 0)
 
     tell(story)

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 from dragoman.core import ports
 from dragoman.core.call import Call, Reply
@@ -23,7 +24,7 @@ from dragoman.work.finish import Finished, finish
 from dragoman.work.flow import Flow
 from dragoman.work.gate import Gates, claims, gate_of
 from dragoman.work.loop import Loop, Station
-from dragoman.work.pipeline import LLMStage, stage_of
+from dragoman.work.pipeline import LLMStage, PlainStage, stage_of
 from dragoman.work.submission import Providers
 
 
@@ -63,7 +64,7 @@ class Worker(Loop):
         flows = [
             Flow(
                 partial(self._claim, asks=asks),
-                self._see,
+                partial(self._see, asks=asks),
                 self._finish,
                 slots,
                 slots if asks else max(slots, most),
@@ -135,10 +136,13 @@ class Worker(Loop):
         self._paid.difference_update(one.job.id for one in finished)
         return await finish(station.cell, station.line.worker, station.pipelines, finished)
 
-    async def _see(self, job: Held) -> Outcome | None:
+    async def _see(self, job: Held, *, asks: bool) -> Outcome | None:
         """What comes of a job; None when it is not ours any more."""
         try:
-            return await self._outcome(job)
+            stage = stage_of(self.station.pipelines, job)
+            if asks:
+                return await self._ask(cast("LLMStage", stage), job)
+            return await cast("PlainStage", stage).run(self.station.cell, job)
         except asyncio.CancelledError:
             if not self.stop.is_set():
                 raise
@@ -158,12 +162,6 @@ class Worker(Loop):
         if job.id in self._paid:
             return Retry(Failure(FailureClass.NETWORK_TIMEOUT, "interrupted"))
         return Defer(Reason.SHUTDOWN)
-
-    async def _outcome(self, job: Held) -> Outcome:
-        stage = stage_of(self.station.pipelines, job)
-        if isinstance(stage, LLMStage):
-            return await self._ask(stage, job)
-        return await stage.run(self.station.cell, job)
 
     async def _ask(self, stage: LLMStage, job: Held) -> Outcome:
         given = await stage.load(self.station.cell, [job])

@@ -40,4 +40,5 @@ alter table cell add column fair_every_s float8 check (fair_every_s > 0 and fair
 alter table cell add column max_waiting_per_home int not null default 10000 check (max_waiting_per_home > 0);
 grant update (fair_every_s, max_waiting_per_home) on cell to dragoman_operator;
 alter type new_job add attribute sort_at timestamptz;
-create index standing_home on standing (home_id, sort_at) where state = 'queued';
+-- What waits is ready or waits for a time. A predicate on the state would cost every finish its heap-only update.
+create index standing_home on standing (home_id, sort_at) where ready or not_before_at is not null;
