@@ -100,7 +100,7 @@ class Flow:
         held = await self.claim(room)
         self.is_empty = len(held) < room
         if since < _QUICK_S and not self.is_empty:
-            self.size = min(self.size * 2, self.most)
+            self.size = min(self.size * 8, self.most)
         elif since > _SLOW_S:
             self.size = max(self.size // 2, self.slots)
         return held
