@@ -14,10 +14,10 @@ import pytest
 
 from dragoman.core import ports
 from dragoman.core.errors import DatabaseError, LeaseLost
-from dragoman.core.job import Defer, Held
+from dragoman.core.job import Defer, Held, Outcome
 from dragoman.store import jobs, workers
 from dragoman.work.loop import Station
-from dragoman.work.pipeline import stage_of
+from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.sweeper import Sweeper
 from tests import postgres, stand
 from tests.reviews import Desk, second_station, tell
@@ -114,10 +114,17 @@ def test_a_job_that_another_worker_holds_now_is_not_asked_about_by_the_one_befor
             await Sweeper(other).run_once()
             assert (await claimed(desk, other)).token != stale.token
             with pytest.raises(LeaseLost):
-                await desk.worker._ask(stage_of(desk.station.pipelines, stale), stale)
+                await asked(desk, stale)
         assert (desk.events("calling"), desk.answers()) == ([], 0)
 
     tell(story)
+
+
+async def asked(desk: Desk, held: Held) -> Outcome:
+    """What comes of asking the model about a job that somebody holds, or held."""
+    stage = stage_of(desk.station.pipelines, held)
+    assert isinstance(stage, LLMStage)
+    return await desk.worker._ask(stage, held)
 
 
 async def claimed(desk: Desk, station: Station) -> Held:
@@ -154,9 +161,7 @@ def test_a_unit_that_is_being_asked_about_elsewhere_is_put_off() -> None:
         held = await claimed(desk, desk.station)
         async with second_station(desk) as other, other.line.unit(lock) as is_ours:
             assert is_ours
-            assert isinstance(
-                await desk.worker._ask(stage_of(desk.station.pipelines, held), held), Defer
-            )
+            assert isinstance(await asked(desk, held), Defer)
         assert (desk.events("calling"), desk.answers()) == ([], 0)
 
     tell(story)

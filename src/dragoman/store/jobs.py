@@ -21,11 +21,11 @@ from psycopg.rows import kwargs_row
 from dragoman.core import ports
 from dragoman.core.canonical import JSONObject, canonical, read_object
 from dragoman.core.errors import DatabaseError, Invariant
-from dragoman.core.ids import HomeId, JobId, Token, uuid7s
+from dragoman.core.ids import HomeId, JobId, Token, uuid7_numbers, uuid7s
 from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
 from dragoman.store.database import Cell, OpenQueue, Tx, statement
 from dragoman.store.intake import places, read_intake
-from dragoman.store.pack import Longs, Row, Rows
+from dragoman.store.pack import Longs, Row, Rows, Uuids
 
 _NO_INTENT: Row = ("", "", None, {})
 
@@ -198,7 +198,7 @@ async def _claim(cell: Cell, worker: UUID, keys: Sequence[int], most: int, share
                 keys=list(keys),
                 share=share,
                 most=left,
-                tokens=uuid7s(left),
+                tokens=Uuids(uuid7_numbers(left)),
                 seen=seen,
                 worker=worker,
                 kind=Kind.CLAIMED,

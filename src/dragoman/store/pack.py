@@ -78,6 +78,13 @@ class Longs:
     values: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Uuids:
+    """Ids as numbers on their way into a statement, as one array."""
+
+    numbers: Sequence[int]
+
+
 @functools.cache
 def columns(kind: type[DataclassInstance]) -> Callable[[object], Row]:
     """How a frozen value becomes a row. dataclasses.astuple would copy every value deeply."""
@@ -112,9 +119,26 @@ class LongsDumper(adapt.Dumper):
 
     def dump(self, obj: Longs) -> bytes:
         """Pack the numbers."""
-        head = struct.pack("!iiIii", 1 if obj.values else 0, 0, 20, len(obj.values), 1)
-        packed = map(_LONG.pack, repeat(8), obj.values)
-        return b"".join((head, *packed)) if obj.values else head[:12]
+        return _array(20, len(obj.values)) + b"".join(map(_LONG.pack, repeat(8), obj.values))
+
+
+class UuidsDumper(adapt.Dumper):
+    """The binary form of uuid[]; psycopg would quote each one as text."""
+
+    format = pq.Format.BINARY
+    oid = 2951
+
+    def dump(self, obj: Uuids) -> bytes:
+        """Pack the numbers."""
+        each = [b"\0\0\0\x10" + number.to_bytes(16, "big") for number in obj.numbers]
+        return _array(2950, len(each)) + b"".join(each)
+
+
+def _array(element: int, count: int) -> bytes:
+    """How an array of one dimension begins."""
+    return struct.pack("!iiI", bool(count), 0, element) + (
+        struct.pack("!ii", count, 1) if count else b""
+    )
 
 
 def pack(rows: Rows) -> bytes:
@@ -231,6 +255,7 @@ def register_dumpers(adapters: adapt.AdaptersMap) -> None:
     """Teach a connection, or a cursor, how rows and numbers are sent."""
     adapters.register_dumper(Rows, RowsDumper)
     adapters.register_dumper(Longs, LongsDumper)
+    adapters.register_dumper(Uuids, UuidsDumper)
 
 
 _SHAPES = """

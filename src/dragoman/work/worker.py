@@ -133,7 +133,8 @@ class Worker(Loop):
 
     async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
         station = self.station
-        self._paid.difference_update(one.job.id for one in finished)
+        if self._paid:
+            self._paid.difference_update(one.job.id for one in finished)
         return await finish(station.cell, station.line.worker, station.pipelines, finished)
 
     async def _see(self, job: Held, *, asks: bool) -> Outcome | None:
