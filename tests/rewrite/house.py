@@ -76,13 +76,19 @@ class House:
         return self.providers.sent
 
     async def say(
-        self, home: stand.Home | None = None, source: str = "en", target: str = "en"
+        self,
+        home: stand.Home | None = None,
+        source: str = "en",
+        target: str = "en",
+        request_id: UUID | None = None,
     ) -> Accepted:
         """Somebody complains to somebody."""
         home = home or await stand.add_home(self.orchestrator.cell, source, target)
         text = stand.NOISE[source]
         return await self.orchestrator.create(
-            Complaint(home.id, home.sender, home.recipient, text)
+            Complaint(
+                home.id, home.sender, home.recipient, text, rewrite_request_id=request_id
+            )
         )
 
     async def work(self, times: int = 1) -> None:
