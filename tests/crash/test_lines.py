@@ -224,6 +224,7 @@ def test_an_item_that_failed_for_now_is_tried_once_more_in_another_batch() -> No
 
 
 @pytest.mark.req("R080", "R181")
+@pytest.mark.req("R036", "R109")
 def test_when_every_attempt_has_failed_so_have_job_and_request() -> None:
     """500 at every try: failed after two, without an output, and the sender sees it as failed."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):

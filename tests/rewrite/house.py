@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import UUID
 
-from dragoman.core.call import Call, Reply
+from dragoman.core.call import Answered, Call, Reply
 from dragoman.core.ids import JobId
 from dragoman.core.job import Held
-from dragoman.providers.base import Account, Adapter
+from dragoman.providers.base import Account, Adapter, Line
 from dragoman.rewrite.orchestrator import Accepted, Complaint, Orchestrator
 from dragoman.rewrite.stage import Generate
 from dragoman.sandbox.server import Sandbox
@@ -35,7 +35,7 @@ class Listening(stand.Providers):
 
     kinds: list[str] = field(default_factory=list)
     sent: list[bytes] = field(default_factory=list)
-    during: Callable[[], object] = lambda: None
+    says: dict[str, str] = field(default_factory=dict)  # what the model says instead, by job
 
     def adapter(self, kind: str) -> Adapter:
         """The wire, with an ear on it."""
@@ -45,19 +45,26 @@ class Listening(stand.Providers):
         return self.adapters[kind]
 
     def _listen(self, adapter: Adapter) -> None:
-        answer, upload = adapter.answer, adapter.upload
+        answer, upload, decode = adapter.answer, adapter.upload, adapter.decode_line
 
         async def answered(account: Account, call: Call, model: str, deadline_s: float) -> Reply:
             self.sent.append(adapter.encode_line(call, model))
-            self.during()
-            return await answer(account, call, model, deadline_s)
+            return self._said(call.custom_id, await answer(account, call, model, deadline_s))
+
+        def decoded(raw: bytes) -> Line:
+            line = decode(raw)
+            return replace(line, reply=self._said(line.custom_id, line.reply))
 
         async def uploaded(account: Account, name: str, lines: Any) -> str:
             self.sent.extend(lines)
             return await upload(account, name, lines)
 
         changed = cast("Any", adapter)
-        changed.answer, changed.upload = answered, uploaded
+        changed.answer, changed.upload, changed.decode_line = answered, uploaded, decoded
+
+    def _said(self, custom_id: str | None, reply: Reply) -> Reply:
+        text = self.says.get(custom_id or "")
+        return replace(reply, text=text) if text and isinstance(reply, Answered) else reply
 
 
 @dataclass
@@ -95,11 +102,19 @@ class House:
         """Every role works, in both modes, so many times, and then a day passes."""
         for _ in range(times):
             await Worker(self.station, self.providers).run_once()
-            await Submitter(self.station, self.providers).run_once()
-            self.sandbox.advance(rig.A_BATCH_IS_DONE_S)
-            await Collector(self.station, self.providers).run_once()
+            await self.submit()
+            await self.collect()
             if times > 1:
                 await self.a_day_passes()
+
+    async def submit(self) -> None:
+        """One run of the submitter."""
+        await Submitter(self.station, self.providers).run_once()
+
+    async def collect(self) -> None:
+        """One run of the collector, when every batch is done."""
+        self.sandbox.advance(rig.A_BATCH_IS_DONE_S)
+        await Collector(self.station, self.providers).run_once()
 
     async def a_day_passes(self) -> None:
         """What waited is due."""

@@ -228,6 +228,7 @@ def test_two_claimers_never_hold_one_job(database: str) -> None:
 
 @pytest.mark.req("R052")
 @pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.req("R128")
 def test_a_unit_that_is_busy_elsewhere_is_passed_over(database: str, most: int) -> None:
     """What another session has locked stays as it is, and the next ones are claimed."""
 

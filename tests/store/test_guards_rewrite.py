@@ -274,6 +274,7 @@ async def claimed(crew: Crew, requests: list[Request]) -> dict[JobId, tuple[Held
 
 
 @pytest.mark.req("R217", "R218", "R060")
+@pytest.mark.req("R172")
 def test_each_output_carries_the_time_of_its_own_move(database: str) -> None:
     """completed_at is the moment of the job's own event, and differs within a chunk."""
 

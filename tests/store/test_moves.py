@@ -186,6 +186,7 @@ def test_a_move_cannot_hand_a_claim_on(database: str, became: State) -> None:
 
 
 @pytest.mark.req("R037")
+@pytest.mark.req("R109")
 def test_cancel_is_told_apart_from_a_refusal(database: str) -> None:
     """Cancel answers with what it canceled; on a final job it only says so on the chain."""
 
