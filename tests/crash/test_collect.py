@@ -77,6 +77,7 @@ def test_a_collector_killed_at_an_item_has_finished_those_before_it(
 @pytest.mark.parametrize("name", LINES_OF_FINISH)
 @pytest.mark.parametrize("chunk", [1, 1000])
 @pytest.mark.req("R137")
+@pytest.mark.req("R066", "R159")
 def test_a_collector_killed_between_two_statements_leaves_its_chunk_untouched(
     monkeypatch: pytest.MonkeyPatch, chunk: int, name: str
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_collector_killed_between_two_statements_leaves_its_chunk_untouched(
 
 @pytest.mark.parametrize("chunk", [1, 1000])
 @pytest.mark.req("R065", "R185")
+@pytest.mark.req("R159")
 def test_two_collectors_at_once_take_every_result_in_once(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:

@@ -211,6 +211,7 @@ def test_an_output_is_in_its_target_language(scene: Scene, language: str) -> Non
         None,
     ],
 )
+@pytest.mark.req("R138")
 def test_an_output_was_validated(scene: Scene, result: Any) -> None:
     """Without a valid schema and a lexicon check that did not fail nothing is stored."""
     refused = ("23514", "output_was_validated")
