@@ -58,8 +58,7 @@ async def enqueue(database: str, sandbox: Sandbox, count: int) -> None:
             copies.append({**stored, **who, "context_pack": pack})
         write_copies(database, first, copies)
         made = [
-            new_job(Decided(RewriteRequest.from_json(copy), routing, "default"))
-            for copy in copies
+            new_job(Decided(RewriteRequest.from_json(copy), routing, "default")) for copy in copies
         ]
         async with orchestrator.cell.transaction("enqueue") as tx:
             await jobs.enqueue_jobs(tx, orchestrator.actor, made)

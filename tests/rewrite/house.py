@@ -16,7 +16,6 @@ from dragoman.rewrite.orchestrator import Accepted, Complaint, Orchestrator
 from dragoman.rewrite.stage import Generate
 from dragoman.sandbox.server import Sandbox
 from dragoman.store import jobs
-from dragoman.store.database import Cell
 from dragoman.work.collector import Collector
 from dragoman.work.loop import Station
 from dragoman.work.submitter import Submitter
@@ -93,9 +92,7 @@ class House:
         home = home or await stand.add_home(self.orchestrator.cell, source, target)
         text = stand.NOISE[source]
         return await self.orchestrator.create(
-            Complaint(
-                home.id, home.sender, home.recipient, text, rewrite_request_id=request_id
-            )
+            Complaint(home.id, home.sender, home.recipient, text, rewrite_request_id=request_id)
         )
 
     async def work(self, times: int = 1) -> None:
@@ -164,5 +161,3 @@ async def house_of(mode: str) -> AsyncGenerator[House]:
                     await providers.transport.aclose()
     finally:
         postgres.drop(database)
-
-

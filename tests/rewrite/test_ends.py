@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -14,6 +15,8 @@ from dragoman.core.canonical import JSONObject, canonical
 from dragoman.core.ids import uuid7
 from dragoman.rewrite.contracts import RewriteResponse
 from dragoman.store import jobs
+from dragoman.work import collector
+from dragoman.work.submission import by_job
 from tests import stand
 from tests.leaks import leaks
 from tests.rewrite.house import House, house_of
@@ -35,9 +38,15 @@ FAULTS = {
 }
 # What the model says instead, and the code.
 TEXTS = {
-    "wrong types": (canonical({"rewritten_text": 7, "output_language": "en"}).decode(), "schema_invalid"),
+    "wrong types": (
+        canonical({"rewritten_text": 7, "output_language": "en"}).decode(),
+        "schema_invalid",
+    ),
     "a hard word": (answer("You are an idiot and the music is too loud."), "personal_attack"),
-    "a foreign text": (answer("Ich schlafe schlecht, wenn die Musik abends so laut ist."), "non_target_locale"),
+    "a foreign text": (
+        answer("Ich schlafe schlecht, wenn die Musik abends so laut ist."),
+        "non_target_locale",
+    ),
     "another unit": (answer(CALM, rewrite_request_id=str(UUID(int=9))), "schema_invalid"),
     "half a text": ('{"rewritten_text": "I find it hard to', "schema_invalid"),
 }
@@ -146,8 +155,8 @@ def test_a_job_that_is_exhausted_failed_where_it_was_sent(mode: str) -> None:
             with stand.owner(house.database) as connection:
                 connection.execute(
                     "insert into route select gen_random_uuid(), surface, lane, rewrite_strength,"
-                    " account, 0, decision || '{\"provider\": \"openai\", \"adapter_kind\":"
-                    " \"openai_chat\"}', true, clock() from route"
+                    ' account, 0, decision || \'{"provider": "openai", "adapter_kind":'
+                    ' "openai_chat"}\', true, clock() from route'
                 )
             house.sandbox.fault(dict(fault[mode]))
             await house.work(times=3)
@@ -228,12 +237,14 @@ def test_one_text_is_left_and_it_is_the_answer_of_the_contract(mode: str) -> Non
 
 @pytest.mark.req("R048", "R049", "R120")
 def test_a_job_holds_ids_and_the_text_is_read_when_it_is_asked_about() -> None:
-    """No column of a job or its standing has a word of it; the line is made of the request's row."""
+    """No column of a job has a word of it; the line that is sent is made of the request's row."""
 
     async def scenario() -> None:
         async with house_of("batch") as house:
             job = await said(house)
-            kept = house.rows("select to_jsonb(j), to_jsonb(s) from job j join standing s using (id)")
+            kept = house.rows(
+                "select to_jsonb(j), to_jsonb(s) from job j join standing s using (id)"
+            )
             columns = {name for row in kept[0] for name in row}
             assert not columns & {"rewrite_request", "original_text", "context_pack", "message"}
             for word in stand.NOISE["en"].split():
@@ -307,5 +318,50 @@ def test_a_line_of_another_batch_is_dropped() -> None:
             await house.a_day_passes()
             await house.collect()
             assert house.state(stranger) == "completed"
+
+    asyncio.run(scenario())
+
+
+OWN = (
+    "I find it hard to sleep when the music is loud. Could it be softer in the evening?",
+    "I would be glad if the door were closed quietly at night. Could we try that, please?",
+    "I feel better when the kitchen is clean after dinner. Could we do the dishes together?",
+    "I need some calm in the morning before work. Could the radio stay off until then?",
+    "I miss my cup when it is gone. Could it be back in the cupboard after its use, please?",
+    "I get cold when the window stays open. Could we close it when nobody is in the room?",
+)
+
+
+@pytest.mark.req("R059", "R151")
+def test_in_a_permuted_chunk_of_two_homes_each_pair_gets_its_own_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six units of two homes, in any order: each text stands under its pair, and under no other."""
+
+    def permuted(items: Any) -> Any:
+        groups = by_job(items)
+        return random.Random(7).sample(groups, len(groups))  # noqa: S311 - an order, no secret
+
+    async def scenario() -> None:
+        async with house_of("batch") as house:
+            homes = [await stand.add_home(house.orchestrator.cell) for _ in range(2)]
+            own: dict[tuple[UUID, UUID, UUID], str] = {}
+            for number, text in enumerate(OWN):
+                home = homes[number % 2]
+                told = await house.say(home)
+                house.providers.says[str(told.job_id)] = answer(text)
+                own[told.rewrite_request_id, home.recipient, home.id] = text
+            monkeypatch.setattr(collector, "by_job", permuted)
+            await house.work()
+            stored = house.rows(
+                "select request_id, recipient_user_id, home_id, rewritten_text from rewrite_output"
+            )
+            assert {row[:3]: row[3] for row in stored} == own
+            key = house.rows(
+                "select array_agg(attname::text order by attname) from pg_index i join"
+                " pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)"
+                " where i.indrelid = 'rewrite_output'::regclass and i.indisprimary"
+            )
+            assert key == [(["recipient_user_id", "request_id"],)]
 
     asyncio.run(scenario())

@@ -46,9 +46,7 @@ def test_a_request_and_its_two_snapshots_are_one_write() -> None:
                 return await real.classify(*given)
 
             asked = Orchestrator(real.cell, real.actor, classify)
-            await asked.create(
-                Complaint(home.id, home.sender, home.recipient, stand.NOISE["en"])
-            )
+            await asked.create(Complaint(home.id, home.sender, home.recipient, stand.NOISE["en"]))
             liked = house.rows(
                 "select jsonb_object_agg(preference_id, value_key) from preference"
                 " where user_id = %s",
@@ -61,9 +59,7 @@ def test_a_request_and_its_two_snapshots_are_one_write() -> None:
 
 
 async def everything_changes(house: House, home: stand.Home) -> None:
-    """The recipient likes other things, reads another language, moves out; others move in; and the
-    routes lead to another model, another account and another provider.
-    """
+    """Tastes, languages, who lives there, and where the routes lead."""
     async with house.orchestrator.cell.transaction("change") as tx:
         for user in (home.sender, home.recipient):
             await rewrite_store.write_member(tx, home.id, user, "owner", "fr", OTHERS)
@@ -135,7 +131,9 @@ def test_what_was_written_about_a_request_is_changed_by_nobody() -> None:
             for role in ROLES:
                 with connect(house.database, role) as connection:
                     for column, value in values.items():
-                        found = refusal(connection, f"update rewrite_request set {column} = {value}")
+                        found = refusal(
+                            connection, f"update rewrite_request set {column} = {value}"
+                        )
                         may_fill_in = role == "dragoman_orchestrator" and column != "original_text"
                         once = guard("request_is_write_once")
                         assert found == (once if role == OWNER or may_fill_in else DENIED), role

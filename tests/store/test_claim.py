@@ -296,7 +296,7 @@ def test_promotion_is_bounded(database: str) -> None:
             await enqueue(crew, *made)
             stand.move_clock(database, 60)
             async with crew.worker.transaction("promote") as tx:
-                assert await tx.count("job/promote_due", most=2) == 2
+                assert await tx.count("job/promote_due", most=2, is_respected=True) == 2
             ready = [look(database, job.id).standing["ready"] for job in made]
             assert ready == [False, True, True]
 

@@ -94,7 +94,7 @@ async def wakes(crew: Crew, held: Held) -> object:
 async def promotes(crew: Crew, held: Held) -> object:
     """Make ready what is due."""
     async with crew.worker.transaction("promote") as tx:
-        return await tx.count("job/promote_due", most=1000)
+        return await tx.count("job/promote_due", most=1000, is_respected=True)
 
 
 async def sweeps(crew: Crew, held: Held) -> object:

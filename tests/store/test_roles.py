@@ -268,7 +268,9 @@ def test_the_worker_reads_no_preferences_and_no_directory(shared: str) -> None:
 
 
 @pytest.mark.req("R003", "R089", "R099", "R180", "R194", "R198", "R199", "R200")
-@pytest.mark.parametrize("table", ["preference", "member", "recipient_preference_snapshot", "reveal"])
+@pytest.mark.parametrize(
+    "table", ["preference", "member", "recipient_preference_snapshot", "reveal"]
+)
 def test_the_worker_has_no_right_at_all_on_what_others_decide(
     owner: psycopg.Connection, table: str
 ) -> None:

@@ -74,7 +74,7 @@ ASYNC_HALF = modules("work", "providers", "channels")
 @pytest.mark.parametrize("module", ASYNC_HALF)
 @pytest.mark.req("R003", "R089", "R099", "R180", "R194", "R198", "R200", "R195")
 def test_who_works_on_jobs_knows_nothing_of_who_decides_about_them(module: str) -> None:
-    """No module imports how messages are classified, routed, given a context, or who lives where."""
+    """No module imports how messages are classified, routed or put into their context."""
     known = imports(module)
     assert list(starting_with(known, "dragoman.rewrite", "dragoman.review", "dragoman.api")) == []
     words = ("classifier", "eligib", "reveal", "preference", "membership", "policy", "norms")
