@@ -22,11 +22,16 @@ from tests import stand
 from tests.crash import rig
 
 COPY = (
-    "insert into rewrite_request (id, home_id, recipient_user_id, rewrite_request, {others})"
-    " select %(id)s, %(home)s, %(recipient)s, %(stored)s, {others}"
-    " from rewrite_request where id = %(first)s",
-    "insert into recipient_snapshot select gen_random_uuid(), %(id)s, %(home)s,"
-    " array[%(recipient)s::uuid], created_at from recipient_snapshot where request_id = %(first)s",
+    (
+        "insert into rewrite_request (id, home_id, recipient_user_id, rewrite_request, {others})"
+        " select %(id)s, %(home)s, %(recipient)s, %(stored)s, {others}"
+        " from rewrite_request where id = %(first)s"
+    ),
+    (
+        "insert into recipient_snapshot select gen_random_uuid(), %(id)s, %(home)s,"
+        " array[%(recipient)s::uuid], created_at from recipient_snapshot"
+        " where request_id = %(first)s"
+    ),
 )
 FINISH = (
     "job/lock_units",
@@ -131,7 +136,7 @@ def whole(database: str) -> Whole:
     ("chunk", "count", "statements"),
     [(1, 9, FINISH), (7, 60, FINISH), (1_000, 1_000, FINISH[-2:])],
 )
-@pytest.mark.req("R066", "R159")
+@pytest.mark.req("R066", "R159", "R012")
 def test_a_kill_at_any_statement_leaves_every_item_whole_or_untouched(
     monkeypatch: pytest.MonkeyPatch, chunk: int, count: int, statements: tuple[str, ...]
 ) -> None:

@@ -328,6 +328,7 @@ def poisoned(job: JobId) -> dict[str, Any]:
 
 @pytest.mark.parametrize("place", range(rig.JOBS))
 @pytest.mark.req("R152", "R277")
+@pytest.mark.req("R012")
 def test_a_result_that_the_database_refuses_fails_alone(place: int) -> None:
     """A poison item anywhere in a chunk: its neighbours complete in the same run."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):

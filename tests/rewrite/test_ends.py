@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tempfile
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from dragoman.core.canonical import JSONObject, canonical
+from dragoman.core.failure import FailureClass
 from dragoman.core.ids import uuid7
 from dragoman.rewrite.contracts import RewriteResponse
 from dragoman.store import jobs
 from dragoman.work import collector
 from dragoman.work.submission import by_job
-from tests import stand
+from tests import postgres, stand
 from tests.leaks import leaks
 from tests.rewrite.house import House, house_of
 from tests.rewrite.requests import answer
@@ -66,9 +69,9 @@ async def bad_ends(house: House) -> dict[UUID, str]:
     return expected
 
 
-async def said(house: House, *languages: str) -> UUID:
+async def said(house: House, source: str = "en", target: str = "en") -> UUID:
     """The job of a complaint."""
-    job = (await house.say(None, *languages)).job_id
+    job = (await house.say(None, source, target)).job_id
     assert job is not None
     return job
 
@@ -150,7 +153,7 @@ def test_a_job_that_is_exhausted_failed_where_it_was_sent(mode: str) -> None:
 
     async def scenario() -> None:
         async with house_of(mode) as house:
-            job = await said(house)
+            await said(house)
             routing = house.rows("select routing, account from job")
             with stand.owner(house.database) as connection:
                 connection.execute(
@@ -365,3 +368,57 @@ def test_in_a_permuted_chunk_of_two_homes_each_pair_gets_its_own_text(
             assert key == [(["recipient_user_id", "request_id"],)]
 
     asyncio.run(scenario())
+
+
+CANARY = "Zephyrine"
+SAYS_MORE = "Zephyrine wants it softer!"
+
+
+@MODES
+@pytest.mark.req("R011", "R086", "R193", "R174")
+def test_no_word_of_a_message_is_left_anywhere_else(
+    mode: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Not of what was said, came back or was complained about: in no log, column, error or file."""
+    before = len(server_log())  # the server is up before its files would go elsewhere
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setitem(stand.NOISE, "en", f"{CANARY}, your music is far too loud at night!")
+    text = f"{CANARY}, I find it hard to sleep when the music is loud. Could it be softer?"
+
+    async def scenario() -> None:
+        async with house_of(mode) as house:
+            good = await said(house)
+            house.providers.says[str(good)] = answer(text)
+            bad = await said(house)
+            house.providers.says[str(bad)] = answer(f"{text} {CANARY} will be there at 22:30.")
+            for status in (400, 404, 422, 500):
+                item: JSONObject = {"custom_id": str(await said(house))}
+                house.sandbox.fault(
+                    {"do": "error", "status": status, "code": SAYS_MORE, "item": item}
+                )
+            await house.work()
+            assert house.rows("select job_id, rewritten_text from rewrite_output") == [(good, text)]
+            assert house.state(bad) == "failed"
+            failures = house.rows("select last_failure from standing where id <> %s", good)
+            assert len(failures) == 5
+            for (failure,) in failures:
+                assert FailureClass(failure["class"])
+                assert CANARY not in str(failure)
+            with stand.owner(house.database) as connection:
+                assert leaks(connection, [CANARY]) == []
+
+    asyncio.run(scenario())
+    written = "".join(capfd.readouterr()) + server_log()[before:]
+    assert "claimed" in written or mode == "async"
+    assert CANARY not in written
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or CANARY.encode() not in file.read_bytes()
+
+
+def server_log() -> str:
+    """What the server has written down."""
+    return postgres.shared_server().log.read_text(encoding="utf-8", errors="replace")

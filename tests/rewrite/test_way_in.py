@@ -34,9 +34,7 @@ async def advised(house: House, result: ClassifierResult, **locales: str | None)
         return result
 
     real = house.orchestrator
-    return await Orchestrator(real.cell, real.actor, classify).create(
-        replace(complaint, **locales)  # type: ignore[arg-type]  # locales alone
-    )
+    return await Orchestrator(real.cell, real.actor, classify).create(replace(complaint, **locales))
 
 
 @pytest.mark.req("R019")
