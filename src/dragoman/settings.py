@@ -7,6 +7,7 @@ import json
 import os
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -94,6 +95,7 @@ class Settings(Section):
     profile: str = "demo"
     order: str = Field(default="created_at_asc", pattern="^(created_at_asc|fair)$")
     max_waiting_per_home: int = Field(default=10_000, gt=0, le=1_000_000)
+    respect_not_before_at: bool = True
     provider: ProviderSettings = ProviderSettings()
     mail: MailSettings = MailSettings()
     review: ReviewSettings = ReviewSettings()
@@ -123,7 +125,8 @@ class Settings(Section):
         """The profile, checked."""
         if self.profile not in PROFILES:
             raise BadSetting(f"profile must be one of {', '.join(PROFILES)}")
-        return PROFILES[self.profile].check()
+        pace = PROFILES[self.profile].check()
+        return pace if self.respect_not_before_at else replace(pace, respect_not_before_at=False)
 
     @property
     def uses_sandbox(self) -> bool:

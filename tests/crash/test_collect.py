@@ -77,6 +77,7 @@ def test_a_collector_killed_at_an_item_has_finished_those_before_it(
 @pytest.mark.parametrize("name", LINES_OF_FINISH)
 @pytest.mark.parametrize("chunk", [1, 1000])
 @pytest.mark.req("R137")
+@pytest.mark.req("R066", "R159")
 def test_a_collector_killed_between_two_statements_leaves_its_chunk_untouched(
     monkeypatch: pytest.MonkeyPatch, chunk: int, name: str
 ) -> None:
@@ -93,6 +94,7 @@ def test_a_collector_killed_between_two_statements_leaves_its_chunk_untouched(
 
 @pytest.mark.parametrize("chunk", [1, 1000])
 @pytest.mark.req("R065", "R185")
+@pytest.mark.req("R159")
 def test_two_collectors_at_once_take_every_result_in_once(
     monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
@@ -183,6 +185,7 @@ def test_every_step_twice_in_any_order_ends_the_same(seed: int) -> None:
 
 
 @pytest.mark.req("R054", "R132", "R134", "R118", "R053", "R131", "R148", "R149", "R150")
+@pytest.mark.req("R276")
 def test_a_rewrite_goes_from_queued_to_completed_step_by_step() -> None:
     """Our batch before theirs, items 0 to n-1, one mark for all, no change until it is done."""
 
@@ -221,6 +224,7 @@ def test_a_rewrite_goes_from_queued_to_completed_step_by_step() -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.req("R053", "R131")
+@pytest.mark.req("R276")
 def test_the_mark_of_a_batch_is_one_write(moment: ports.Moment) -> None:
     """Killed around it: no job carries the provider's id, or every job and the batch do."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
@@ -249,6 +253,7 @@ def test_every_item_has_a_completion_time_of_its_own() -> None:
 
 
 @pytest.mark.req("R062", "R156", "R065")
+@pytest.mark.req("R158")
 def test_a_batch_of_several_homes_and_locales_gives_each_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -224,6 +224,7 @@ def test_an_item_that_failed_for_now_is_tried_once_more_in_another_batch() -> No
 
 
 @pytest.mark.req("R080", "R181")
+@pytest.mark.req("R036", "R109")
 def test_when_every_attempt_has_failed_so_have_job_and_request() -> None:
     """500 at every try: failed after two, without an output, and the sender sees it as failed."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):
@@ -327,6 +328,7 @@ def poisoned(job: JobId) -> dict[str, Any]:
 
 @pytest.mark.parametrize("place", range(rig.JOBS))
 @pytest.mark.req("R152", "R277")
+@pytest.mark.req("R012")
 def test_a_result_that_the_database_refuses_fails_alone(place: int) -> None:
     """A poison item anywhere in a chunk: its neighbours complete in the same run."""
     with rig.fresh(rig.waiting_database) as (database, sandbox):

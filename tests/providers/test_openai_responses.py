@@ -310,6 +310,7 @@ def test_a_single_call_without_an_answer_says_why(
 
 
 @pytest.mark.req("R055")
+@pytest.mark.req("R135")
 def test_the_registry_knows_its_kinds_and_no_other() -> None:
     """The sandbox is a kind of its own on the same wire; an unknown kind is refused."""
 

@@ -189,6 +189,7 @@ def test_a_name_without_an_address_is_proof_that_nothing_was_sent() -> None:
         ("https://[::1/v1", "url_invalid"),
     ],
 )
+@pytest.mark.req("R135")
 def test_only_listed_hosts_are_called_and_only_by_https(address: str, code: str) -> None:
     """A base_url out of a table cannot lead the key elsewhere."""
     failed = _fail(address, {"api.openai.com"})

@@ -72,6 +72,7 @@ def test_the_prompt_says_nothing_of_who_answers_it() -> None:
 
 
 @pytest.mark.req("R071")
+@pytest.mark.req("R154")
 def test_a_call_holds_one_text_once() -> None:
     """Exactly one original_text, in the input and nowhere else."""
     call = rewrite_call("job-1", request(f"Please be quiet. {CANARY}"))

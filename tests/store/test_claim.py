@@ -228,6 +228,7 @@ def test_two_claimers_never_hold_one_job(database: str) -> None:
 
 @pytest.mark.req("R052")
 @pytest.mark.parametrize("most", [1, 2, 5])
+@pytest.mark.req("R128")
 def test_a_unit_that_is_busy_elsewhere_is_passed_over(database: str, most: int) -> None:
     """What another session has locked stays as it is, and the next ones are claimed."""
 
@@ -295,7 +296,7 @@ def test_promotion_is_bounded(database: str) -> None:
             await enqueue(crew, *made)
             stand.move_clock(database, 60)
             async with crew.worker.transaction("promote") as tx:
-                assert await tx.count("job/promote_due", most=2) == 2
+                assert await tx.count("job/promote_due", most=2, is_respected=True) == 2
             ready = [look(database, job.id).standing["ready"] for job in made]
             assert ready == [False, True, True]
 

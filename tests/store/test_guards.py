@@ -80,6 +80,7 @@ def test_of_36_pairs_of_states_the_edges_alone_are_open(field: Field, role: str)
         "insert into job (lane) values ('both')",
     ],
 )
+@pytest.mark.req("R109")
 def test_there_are_six_states_two_modes_and_two_lanes(field: Field, statement: str) -> None:
     """Any other word is not even a value of its column."""
     assert refusal(field.owner, statement) == ("22P02", None)

@@ -211,6 +211,7 @@ def test_an_output_is_in_its_target_language(scene: Scene, language: str) -> Non
         None,
     ],
 )
+@pytest.mark.req("R138")
 def test_an_output_was_validated(scene: Scene, result: Any) -> None:
     """Without a valid schema and a lexicon check that did not fail nothing is stored."""
     refused = ("23514", "output_was_validated")
@@ -274,6 +275,7 @@ async def claimed(crew: Crew, requests: list[Request]) -> dict[JobId, tuple[Held
 
 
 @pytest.mark.req("R217", "R218", "R060")
+@pytest.mark.req("R172")
 def test_each_output_carries_the_time_of_its_own_move(database: str) -> None:
     """completed_at is the moment of the job's own event, and differs within a chunk."""
 

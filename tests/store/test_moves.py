@@ -94,7 +94,7 @@ async def wakes(crew: Crew, held: Held) -> object:
 async def promotes(crew: Crew, held: Held) -> object:
     """Make ready what is due."""
     async with crew.worker.transaction("promote") as tx:
-        return await tx.count("job/promote_due", most=1000)
+        return await tx.count("job/promote_due", most=1000, is_respected=True)
 
 
 async def sweeps(crew: Crew, held: Held) -> object:
@@ -186,6 +186,7 @@ def test_a_move_cannot_hand_a_claim_on(database: str, became: State) -> None:
 
 
 @pytest.mark.req("R037")
+@pytest.mark.req("R109")
 def test_cancel_is_told_apart_from_a_refusal(database: str) -> None:
     """Cancel answers with what it canceled; on a final job it only says so on the chain."""
 

@@ -267,6 +267,34 @@ def test_the_worker_reads_no_preferences_and_no_directory(shared: str) -> None:
             assert refusal(worker, f"select from {table}") == DENIED
 
 
+@pytest.mark.req("R003", "R089", "R099", "R180", "R194", "R198", "R199", "R200")
+@pytest.mark.parametrize(
+    "table", ["preference", "member", "recipient_preference_snapshot", "reveal"]
+)
+def test_the_worker_has_no_right_at_all_on_what_others_decide(
+    owner: psycopg.Connection, table: str
+) -> None:
+    """Who lives where, what they like, when they may see it: no verb, and not on one column."""
+    rights = owner.execute(
+        "select has_table_privilege(%(role)s, %(table)s, 'select, insert, update, delete, truncate,"
+        " references, trigger') or has_any_column_privilege(%(role)s, %(table)s, 'select, insert,"
+        " update, references')",
+        {"role": "dragoman_worker", "table": table},
+    ).fetchall()
+    assert rights == [(False,)]
+
+
+@pytest.mark.req("R138")
+def test_only_the_worker_stores_outputs(owner: psycopg.Connection) -> None:
+    """Whoever does not run the checks cannot insert a text, not even one column of it."""
+    rows = owner.execute(
+        "select r from unnest(%s::text[]) r"
+        " where has_any_column_privilege(r, 'rewrite_output', 'insert')",
+        (SERVANTS,),
+    ).fetchall()
+    assert rows == [("dragoman_worker",)]
+
+
 @pytest.mark.req("R228", "R245")
 @pytest.mark.parametrize("role", ["dragoman_frontend", "dragoman_auditor", "dragoman_eraser"])
 def test_a_users_door_neither_cancels_nor_claims(shared: str, role: str) -> None:

@@ -331,6 +331,7 @@ def test_a_deferral_until_a_moment_is_a_delay(seconds: float) -> None:
 
 @pytest.mark.parametrize("error_class", [FC.OUTPUT_REJECTED, FC.SCHEMA_INVALID])
 @pytest.mark.req("R075", "R076")
+@pytest.mark.req("R166")
 def test_a_bad_output_or_a_bad_question_is_not_asked_again(error_class: FailureClass) -> None:
     """Schema, lexicon and prompt errors fail at attempt 1."""
     out = way_out(held(max_attempts=9), outcome_of(Failure(error_class, "code")))

@@ -72,6 +72,7 @@ def pairs(text: str) -> set[tuple[State, State]]:
 
 
 @pytest.mark.req("R035", "R038", "R110")
+@pytest.mark.req("R109")
 def test_code_and_guard_know_the_same_states_and_edges() -> None:
     """The trigger's list is EDGES, and the type's values are State, in the same order."""
     guard = re.search(r"create trigger known_edge.*?execute function", KERNEL, re.DOTALL)

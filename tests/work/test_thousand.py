@@ -122,6 +122,7 @@ def logged() -> str:
 @pytest.mark.parametrize(
     ("at", "poison"), [(0, with_nul), (499, in_another_language), (999, with_nul)]
 )
+@pytest.mark.req("R012")
 def test_of_a_thousand_one_is_poison_and_one_is_cancelled(
     database: str, at: int, poison: Callable[[Done], Done], capfd: pytest.CaptureFixture[str]
 ) -> None:

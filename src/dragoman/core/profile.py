@@ -34,11 +34,14 @@ class Profile:
     concurrency: int = 4
     claim_batch: int = 200
     drain_s: float = 10
+    respect_not_before_at: bool = True  # false: what waits for its time is taken at once
 
     def check(self) -> Profile:
         """Refuse what could never work."""
         for each in fields(self):
             value: object = getattr(self, each.name)
+            if isinstance(value, bool):
+                continue
             is_number = isinstance(value, (int, float)) and 0 < value < 1e9
             if not is_number and not isinstance(value, (str, tuple)):
                 raise BadSetting(f"{each.name} must be a positive, finite number")

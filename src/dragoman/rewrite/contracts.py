@@ -251,7 +251,7 @@ class RewriteResponse(RewriteOutput):
 
 def check_locale(tag: str) -> None:
     """Refuse a locale that is unknown or not in its one form."""
-    check(normalize(tag) == tag, "a locale is unknown or not normalised")
+    check(bool(tag) and normalize(tag) == tag, "a locale is unknown or not normalised")
 
 
 def batch_group_key(decision: RoutingDecision, lane: Lane, source: str, target: str) -> str:

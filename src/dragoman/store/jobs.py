@@ -211,10 +211,13 @@ async def _claim(cell: Cell, worker: UUID, keys: Sequence[int], most: int, share
     return taken
 
 
-async def promote_due(cell: Cell, most: int = 1000) -> int:
-    """Make ready what has become due, a bounded number; how many."""
+async def promote_due(cell: Cell, most: int = 1000, *, is_respected: bool = True) -> int:
+    """Make ready what has become due, a bounded number; how many.
+
+    If `not_before_at` is not respected, everything that waits for its time has become due.
+    """
     async with cell.at_once("promote") as tx:
-        return await tx.count("job/promote_due", most=most)
+        return await tx.count("job/promote_due", most=most, is_respected=is_respected)
 
 
 async def _held_by_claim(tx: Tx, rows: Sequence[Row]) -> list[Held]:

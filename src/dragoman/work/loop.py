@@ -16,7 +16,7 @@ import structlog
 from dragoman.core.errors import DatabaseError, DragomanError, LeaseLost
 from dragoman.core.frames import frames
 from dragoman.core.profile import Profile
-from dragoman.store import workers
+from dragoman.store import jobs, workers
 from dragoman.store.database import Cell
 from dragoman.store.holds import read_hold
 from dragoman.work.line import Line
@@ -33,6 +33,11 @@ class Station:
     line: Line
     pipelines: Pipelines
     profile: Profile
+
+    async def promote(self, most: int = 1000) -> int:
+        """Make ready what has become due, or all that waits if the profile respects no times."""
+        is_respected = self.profile.respect_not_before_at
+        return await jobs.promote_due(self.cell, most, is_respected=is_respected)
 
 
 class Loop(ABC):

@@ -62,6 +62,8 @@ class Submitter(Scheduled):
             return 0
         queues = await jobs.open_queues(station.cell, Mode.BATCH, list(station.pipelines))
         keys = list(await self.gates.rooms(queues))
+        if not station.profile.respect_not_before_at:
+            await station.promote()
         if not await jobs.count_due(station.cell, keys):
             why = await self._why_not(queues)
             skipped = f"{self.role} skipped: {why}"

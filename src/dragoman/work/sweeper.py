@@ -37,7 +37,7 @@ class Sweeper(Loop):
         await workers.end_lines(self.station.cell)
         # A held engine's claims are of another life: its collector lets go of them.
         swept = 0 if await read_hold(self.station.cell) else await self.sweep_stale()
-        while await jobs.promote_due(self.station.cell, _MANY) == _MANY:
+        while await self.station.promote(_MANY) == _MANY:
             pass
         await gates.drop_permits(self.station.cell)
         await gates.calm_gates(self.station.cell, ACCOUNT_S)

@@ -124,7 +124,7 @@ class Worker(Loop):
             station = self.station
             self._queues = [] if await self.is_held() else await self._open_queues()
             if self._queues:
-                await jobs.promote_due(station.cell)
+                await station.promote()
             self._queues_at = ports.monotonic()
 
     async def _open_queues(self) -> list[OpenQueue]:
