@@ -12,12 +12,14 @@ import pytest
 
 from dragoman.core import ports
 from dragoman.core.errors import LeaseLost, TryAgain
-from dragoman.core.job import Done, Held, Outcome
+from dragoman.core.failure import Failure, FailureClass
+from dragoman.core.job import Bury, Done, Held, Outcome
 from dragoman.store.database import Cell
-from dragoman.work.finish import Finished
+from dragoman.work.finish import Finished, finish
 from dragoman.work.flow import Flow
 from dragoman.work.worker import Worker
 from tests import postgres, stand
+from tests.eventually import eventually_async
 from tests.reviews import Desk, tell
 from tests.store import kernel
 from tests.store.kernel import Plain, crew_of, enqueue, new_job
@@ -189,3 +191,35 @@ def test_a_runner_that_is_interrupted_between_two_jobs_loses_none() -> None:
         assert done == [held]
 
     asyncio.run(story())
+
+
+def test_a_finish_of_many_ways_takes_its_rows_in_the_order_of_a_cancel() -> None:
+    """One job fails, a later one is done: while the first is locked, the other is not touched."""
+
+    async def story() -> None:
+        database = postgres.clone(postgres.template_database(kernel.build_plain))
+        async with crew_of(database) as crew:
+            await enqueue(crew, *[new_job(queue_key=77) for _ in range(2)])
+            first, second = sorted(await kernel.claim(crew, 77, 2), key=lambda job: job.id)
+            ways = [
+                Finished(second, Done(None)),
+                Finished(first, Bury(Failure(FailureClass.NOT_FOUND, "gone"))),
+            ]
+            with stand.owner(database) as owner:
+                with owner.transaction():
+                    owner.execute("select from standing where id = %s for update", (first.id,))
+                    finishing = asyncio.create_task(
+                        finish(crew.worker, crew.actor, kernel.PIPELINES, ways)
+                    )
+                    await _until_somebody_waits(database)
+                    owner.execute(
+                        "select from standing where id = %s for update nowait", (second.id,)
+                    )
+                assert await finishing == {"succeeded": 1, "failed": 1}
+
+    asyncio.run(story())
+
+
+async def _until_somebody_waits(database: str) -> None:
+    waiting = "select from pg_locks where not granted"
+    await eventually_async(lambda: bool(stand.rows(database, waiting)))
