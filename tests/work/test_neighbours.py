@@ -119,7 +119,7 @@ def test_a_worker_remembers_no_call_of_a_job_that_it_has_lost() -> None:
         ports.install(hook)
         await desk.work()
         assert not desk.station.line.lost.is_set()
-        assert not desk.worker._paid  # pyright: ignore[reportPrivateUsage]
+        assert not desk.worker._paid
 
     tell(story)
 
