@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,3 +199,19 @@ def test_a_home_that_cannot_be_made_is_said(nothing: Installation, tmp_path: Pat
     said = nothing.run("up", told={"DRAGOMAN_HOME": str(tmp_path / "file" / "home")}).sentence
     assert said.startswith(f"{tmp_path}/file/home cannot be made or written by this user (ENOTDIR)")
     assert "DRAGOMAN_HOME" in said
+
+
+def test_what_a_command_logs_does_not_stand_in_what_it_prints(tmp_path: Path) -> None:
+    """A classifier that is silent is logged to standard error; the output is the answer alone."""
+    program = (
+        "import structlog\nfrom dragoman.cli.app import _do\n"
+        "async def work():\n"
+        "    structlog.get_logger('dragoman').warning('classifier_silent', code='deadline')\n"
+        "    print('queued')\n    return 0\n"
+        "_do(work())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert said.stdout == b"queued\n"
+    assert b"classifier_silent" in said.stderr

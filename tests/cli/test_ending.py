@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli.up import _take_port
+from dragoman.cli.up import Child, _take_port
 from dragoman.core.errors import BadSetting
 from dragoman.settings import DoorSettings
 from tests.cli.installation import Installation, processes_in, short_folder
@@ -137,3 +137,19 @@ def test_the_lock_of_a_killed_supervisor_is_free(here: Installation, tmp_path: P
     here.home.mkdir()
     (here.home / "up.lock").touch()
     assert here.run("db", "stop").code == 0
+
+
+def test_a_process_that_has_lived_long_is_soon_started_again(tmp_path: Path) -> None:
+    """Each early death makes the next start later; one after a day counts as the first again."""
+    child = Child("short", ["/bin/true"], tmp_path / "short.log")
+
+    def pause_after(lived_s: float) -> float:
+        child.watch(child.start_at)
+        assert child.process is not None
+        child.process.wait()
+        died_at = child.start_at + lived_s
+        assert child.watch(died_at)
+        return child.start_at - died_at
+
+    assert [pause_after(0.1) for _ in range(6)] == [1, 2, 4, 8, 16, 30]
+    assert [pause_after(86_400), pause_after(86_400)] == [1, 1]

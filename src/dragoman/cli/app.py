@@ -69,6 +69,10 @@ def run() -> int:
 def _do(work: Coroutine[object, object, int]) -> None:
     import asyncio  # noqa: PLC0415 - see main
 
+    import structlog  # noqa: PLC0415 - see main
+
+    # What a command prints is for whoever asked; what it logs must not stand among that.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     code = asyncio.run(work)
     if code:
         raise typer.Exit(code)

@@ -52,6 +52,7 @@ _READY_S = 30.0
 _STOP_S = 15.0
 _LOOK_S = 2.0
 _NOTE_S = 10.0
+_SOON_S = 60.0
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     failures: int = 0
     start_at: float = 0.0
+    began: float = float("-inf")
 
     def start(self) -> None:
         """Start it in a session of its own: Ctrl-C reaches the supervisor alone."""
@@ -78,14 +80,15 @@ class Child:
             )
 
     def watch(self, now: float) -> bool:
-        """Start it again when it has died, later each time; True when it did die."""
+        """Start it again when it has died, later each time it dies soon; True when it did die."""
         if self.process is not None and self.process.poll() is not None:
             self.process = None
-            self.failures += 1
+            self.failures = self.failures + 1 if now - self.began < _SOON_S else 1
             self.start_at = now + min(0.5 * 2 ** min(self.failures, 6), 30)
             return True
         if self.process is None and now >= self.start_at:
             self.start()
+            self.began = now
         return False
 
     def ask_to_stop(self) -> None:

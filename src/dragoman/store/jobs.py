@@ -300,6 +300,11 @@ async def lock_units(tx: Tx, locks: Sequence[int]) -> None:
     await tx.run("job/lock_units", locks=Longs(sorted(set(locks))))
 
 
+async def lock_standings(tx: Tx, ids: Sequence[JobId]) -> None:
+    """Take rows in one order, for whoever moves them in more than one statement."""
+    await tx.run("job/lock_standings", ids=list(ids))
+
+
 async def move_jobs(
     tx: Tx, actor: UUID, was: State, move: Move, held: Sequence[Held]
 ) -> dict[JobId, datetime]:

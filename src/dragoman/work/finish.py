@@ -124,7 +124,10 @@ def _facts(outcome: Outcome) -> JSONObject:
 async def _move(tx: Tx, actor: UUID, exits: Sequence[Exit]) -> dict[JobId, datetime]:
     """Jobs that go the same way go in one statement; mostly that is all of them."""
     moved: dict[JobId, datetime] = {}
-    for (was, move), same in _by_way(exits).items():
+    ways = _by_way(exits)
+    if len(ways) > 1:  # way after way is no order, and a cancel that has one would be in deadlock
+        await jobs.lock_standings(tx, [one.finished.job.id for one in exits])
+    for (was, move), same in ways.items():
         held = [one.finished.job for one in same]
         if move.kind is Kind.ADVANCED:
             moved |= await jobs.advance_jobs(tx, actor, was, held)

@@ -77,7 +77,8 @@ class Flow:
         """Errors of what has ended come out here."""
         for runner in [each for each in self.runners if each.done()]:
             self.runners.discard(runner)
-            runner.result()
+            if not runner.cancelled():  # cut between two jobs, it has handed over what it did
+                runner.result()
         if self.finishing and self.finishing.done():
             self.finishing, ended = None, self.finishing
             ended.result()
@@ -91,7 +92,8 @@ class Flow:
             return 0
         if len(self.done) > 2 * self.size:
             return 0
-        room = self.size - len(self.todo) - len(self.runners)
+        # Runners that have just been started have not yet taken theirs: that is less than nothing.
+        room = max(self.size - len(self.todo) - len(self.runners), 0)
         return room if self.size <= self.slots or room * 2 > self.size else 0
 
     async def _claim(self, room: int) -> Sequence[Held]:

@@ -10,7 +10,7 @@ from typing import cast
 
 from dragoman.core import ports
 from dragoman.core.call import Call, Reply
-from dragoman.core.errors import DatabaseError, LeaseLost
+from dragoman.core.errors import DatabaseError, DataRefused, LeaseLost
 from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.frames import frames
 from dragoman.core.gate import tokens_of
@@ -85,12 +85,22 @@ class Worker(Loop):
         return sum(flow.count for flow in flows)
 
     async def _flow(self, flows: Sequence[Flow]) -> None:
+        try:
+            await self._go_on(flows)
+        except DatabaseError:
+            # A neighbour's answer may be paid for: what has begun is let go of before the lease is.
+            await self._go_on(flows, is_broken=True)
+            raise
+
+    async def _go_on(self, flows: Sequence[Flow], *, is_broken: bool = False) -> None:
         give_up_at = float("inf")
         while True:
-            is_stopping = self.stop.is_set()
+            is_stopping = is_broken or self.stop.is_set()
             if is_stopping:
                 give_up_at = min(give_up_at, ports.monotonic() + self.station.profile.drain_s)
             if ports.monotonic() >= give_up_at:
+                if is_broken:
+                    return
                 for flow in flows:
                     flow.interrupt()
             if self.wake.is_set():
@@ -149,11 +159,12 @@ class Worker(Loop):
                 raise
             return self._interrupted(job)
         except LeaseLost:
+            self._paid.discard(job.id)
             self.station.line.fence()  # the whole worker, or this job alone?
             return None
-        except DatabaseError:
-            raise
-        except Exception as error:  # noqa: BLE001 - an unknown exception is a bug: no retry, a page
+        except Exception as error:  # an unknown exception is a bug: no retry, a page
+            if isinstance(error, DatabaseError) and not isinstance(error, DataRefused):
+                raise
             await self._page(error)
             failure = Failure(FailureClass.RUNTIME_BUG, type(error).__name__)
             return Bury(failure, tuple(frames(error)))
