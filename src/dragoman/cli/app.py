@@ -330,6 +330,14 @@ def deliveries_resolve(
     _do(resolve(delivery_id, evidence, sent=sent, not_sent=not_sent))
 
 
+@deliveries.command("seen")
+def deliveries_seen(delivery_id: UUID) -> None:
+    """Close the alerts that only say what happened: it has failed, or no send has marked it."""
+    from dragoman.cli.deliveries import mark_seen  # noqa: PLC0415 - see main
+
+    _do(mark_seen(delivery_id))
+
+
 _Scheduled = Annotated[str, typer.Argument(metavar="ROLE", help="submitter or collector")]
 
 

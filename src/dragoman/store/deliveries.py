@@ -14,6 +14,7 @@ from dragoman.core.job import Kind, Reason
 from dragoman.store.database import Cell, Tx
 from dragoman.store.jobs import facts, wake_jobs
 
+FAILED = "delivery_failed"  # it will not arrive
 UNKNOWN = "delivery_unknown"  # a person must find out whether it arrived
 VIOLATED = "delivery_order_violated"  # something else than a send has marked it
 
@@ -162,7 +163,7 @@ async def record_unsent(
             facts=one.facts(**failure.facts()),
         )
         if rows and became == "failed":
-            await _alert(tx, one, "delivery_failed", failure.code)
+            await _alert(tx, one, FAILED, failure.code)
             await wake_jobs(tx, [JobId(row[0]) for row in rows], Reason.AWAITING_DELIVERIES)
         if rows and reason is Reason.PROVABLY_ABSENT:
             await tx.run("alert/close_about", subject=str(one.id), kinds=[UNKNOWN])

@@ -9,8 +9,9 @@ from uuid import UUID
 from dragoman.core.canonical import canonical
 from dragoman.core.ids import DeliveryId, HomeId, JobId, Token, uuid7
 from dragoman.core.job import Kind, Reason
+from dragoman.store.changes import record_change
 from dragoman.store.database import Cell
-from dragoman.store.deliveries import UNKNOWN, VIOLATED
+from dragoman.store.deliveries import FAILED, UNKNOWN, VIOLATED
 from dragoman.store.jobs import facts, wake_jobs
 
 
@@ -79,4 +80,16 @@ async def resolve_doubt(
         if rows:
             await tx.run("alert/close_about", subject=str(one.id), kinds=[UNKNOWN, VIOLATED])
             await wake_jobs(tx, [JobId(row[0]) for row in rows], Reason.AWAITING_DELIVERIES)
+        return bool(rows)
+
+
+async def close_seen(cell: Cell, actor: UUID, id_: UUID) -> bool:
+    """Close the alerts about a message that say what has happened, and write down who saw them.
+
+    An alert that asks a person to find something out stays until somebody has.
+    """
+    async with cell.transaction("close_seen") as tx:
+        rows = await tx.tuples("alert/close_about", subject=str(id_), kinds=[FAILED, VIOLATED])
+        if rows:
+            await record_change(tx, actor, "seen", f"delivery {id_}")
         return bool(rows)
