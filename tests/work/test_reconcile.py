@@ -258,7 +258,7 @@ def test_a_recipient_who_failed_ends_the_review_once_the_rest_was_told() -> None
         assert (await desk.shown(job)).status == "failed"
         again = await desk.through(key="push-2")
         assert (await desk.shown(again)).status == "succeeded"
-        taken = [row["recipient"] for row in desk.mail.ledger()]
+        taken = [str(row["recipient"]) for row in desk.mail.ledger()]
         assert sorted(taken) == ["ann@team.example", "bob@team.example"]
 
     tell(story)
