@@ -126,6 +126,7 @@ class Target:
     guarantee: Guarantee
     plan: list[str | Failure] = field(default_factory=list)
     scheme: str = "post"
+    key_window_s: float | None = None
     settle_s: float = 0
     sends: list[tuple[str, bytes]] = field(default_factory=list)
     taken: list[tuple[str, bytes]] = field(default_factory=list)

@@ -48,7 +48,7 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "group",
-    [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("db",), ("audit",)],
+    [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("db",), ("audit",), ("deliveries",)],
     ids=" ".join,
 )
 def test_a_bare_group_shows_its_commands(group: tuple[str, ...]) -> None:
@@ -98,6 +98,9 @@ def test_the_readme_prints_commands() -> None:
         ("rewrite", "show", NOWHERE),
         ("review", "enqueue", ".", "HEAD", "--to", "mailto:ann@example.org"),
         ("review", "show", NOWHERE),
+        ("deliveries", "list"),
+        ("deliveries", "resolve", NOWHERE, "--sent", "--evidence", "INC-7"),
+        ("deliveries", "seen", NOWHERE),
         ("db", "psql"),
     ],
     ids=" ".join,
@@ -140,6 +143,7 @@ def test_asking_for_the_database_is_no_refusal(nothing: Installation) -> None:
         ("demo", "--complaints", "0"),
         ("rewrite", "submit"),
         ("rewrite", "submit", "a", "--nonsense"),
+        ("deliveries", "resolve", NOWHERE, "--sent"),
         ("review", "enqueue", ".", "HEAD"),
         ("review", "enqueue", ".", "HEAD", "--to", "x", "--version", "0"),
     ],

@@ -204,7 +204,10 @@ def test_a_review_succeeds_only_when_everybody_was_told(field: Field, shared: st
     worker, job = field.connections[WORKER], {"id": field.told.held.id}
     assert refusal(worker, COMPLETE, job) == guard("succeeded_before_told")
     store_result(shared, field.told)
-    tell = "update delivery set notified_at = clock(), notification_id = 'x' where id = any(%(m)s)"
+    tell = (
+        "update delivery set state = 'sent', notified_at = clock(), notification_id = 'x'"
+        " where id = any(%(m)s)"
+    )
     outcomes = []
     for count in range(3):
         with worker.transaction(force_rollback=True):

@@ -63,11 +63,11 @@ select numbered(1 + n / 10), n % 10, numbered(n + 1), gen_random_uuid(), gen_ran
   from generate_series(0, 19999) as n;
 insert into delivery (id, changelist_id, recipient, review_version, home_id, job_id, channel,
                       guarantee, key, payload, payload_sha256, state, max_attempts, created_at,
-                      notification_id, notified_at, deadline_at)
+                      notification_id, notified_at, deadline_at, first_started_at, evidence)
 select gen_random_uuid(), 'c' || n, 'r', 1, gen_random_uuid(), gen_random_uuid(), 'mailto',
        'lookup', n::text, '\\x00', '\\x00',
        case when n < 100 then 'queued' when n < 200 then 'unknown' else 'sent' end, 5, clock(),
-       'x', clock(), clock()
+       'x', case when n >= 200 then clock() end, clock(), clock(), '{}'
   from generate_series(1, 10000) as n;
 analyze;
 """
@@ -100,7 +100,8 @@ HOT = {
     "delivery/start_sending": {"delivery_pkey", "standing_pkey"},
     "delivery/record_sent": {"delivery_pkey", "standing_pkey"},
     "delivery/find_overdue": {"delivery_doubt"},
-    "delivery/find_doubtful": {"delivery_doubt"},
+    "delivery/find_doubtful": {"delivery_in_doubt"},
+    "delivery/find_unproved": {"delivery_unproved", "delivery_half_marked", "delivery_repeated"},
 }
 
 

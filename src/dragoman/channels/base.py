@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from dragoman.core.answer import Answer, Happened
 from dragoman.core.failure import Failure
@@ -35,6 +35,7 @@ class Channel(Protocol):
 
     scheme: str  # of the recipient's URI
     guarantee: Guarantee
+    key_window_s: float | None  # how long the target remembers a key; None: it never forgets one
 
     def render(self, message: Message) -> bytes:
         """The exact bytes that will be sent, now and on every retry."""
@@ -60,6 +61,7 @@ class CannotTell:
 Finding: TypeAlias = Happened | Absent | CannotTell
 
 
+@runtime_checkable
 class Asks(Protocol):
     """A channel of guarantee LOOKUP, or one of guarantee KEY whose window has closed."""
 

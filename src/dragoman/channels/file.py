@@ -48,6 +48,7 @@ class File:
 
     scheme: str = "file"
     guarantee: Guarantee = Guarantee.LOOKUP
+    key_window_s: float | None = None
     settle_s: float = 0.0
 
     def __init__(self, settings: FileSettings) -> None:

@@ -81,6 +81,7 @@ class SMTP:
 
     scheme: str = "mailto"
     guarantee: Guarantee = Guarantee.NEITHER
+    key_window_s: float | None = None
 
     def __init__(self, settings: SMTPSettings) -> None:
         self._settings = settings

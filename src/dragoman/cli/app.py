@@ -43,6 +43,10 @@ audit = typer.Typer(
     help="What happened, and the proof that nobody rewrote it.", no_args_is_help=True
 )
 app.add_typer(audit, name="audit")
+deliveries = typer.Typer(
+    help="Messages of which nobody knows whether they arrived.", no_args_is_help=True
+)
+app.add_typer(deliveries, name="deliveries")
 
 
 Risks = Annotated[
@@ -305,6 +309,37 @@ def gate_open(provider: str, account: str, model: str) -> None:
     from dragoman.cli.gate import open_gate  # noqa: PLC0415 - see main
 
     _do(open_gate((provider, account, model)))
+
+
+@deliveries.command("list")
+def deliveries_list() -> None:
+    """Every message in doubt, and who settles it; the exit code is 1 when you must."""
+    from dragoman.cli.deliveries import show_doubts  # noqa: PLC0415 - see main
+
+    _do(show_doubts())
+
+
+@deliveries.command("resolve")
+def deliveries_resolve(
+    delivery_id: UUID,
+    evidence: Annotated[
+        str, typer.Option(help="How you know, a ticket or an id: kept for ever, so without names.")
+    ],
+    sent: Annotated[bool, typer.Option("--sent", help="It has arrived.")] = False,  # noqa: FBT002 - a flag
+    not_sent: Annotated[bool, typer.Option("--not-sent", help="Send it once more.")] = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Settle a doubt that no target can settle: the message is marked, or sent once more."""
+    from dragoman.cli.deliveries import resolve  # noqa: PLC0415 - see main
+
+    _do(resolve(delivery_id, evidence, sent=sent, not_sent=not_sent))
+
+
+@deliveries.command("seen")
+def deliveries_seen(delivery_id: UUID) -> None:
+    """Close the alerts that only say what happened: it has failed, or no send has marked it."""
+    from dragoman.cli.deliveries import mark_seen  # noqa: PLC0415 - see main
+
+    _do(mark_seen(delivery_id))
 
 
 _Scheduled = Annotated[str, typer.Argument(metavar="ROLE", help="submitter or collector")]

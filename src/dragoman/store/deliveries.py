@@ -14,6 +14,10 @@ from dragoman.core.job import Kind, Reason
 from dragoman.store.database import Cell, Tx
 from dragoman.store.jobs import facts, wake_jobs
 
+FAILED = "delivery_failed"  # it will not arrive
+UNKNOWN = "delivery_unknown"  # a person must find out whether it arrived
+VIOLATED = "delivery_order_violated"  # something else than a send has marked it
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -38,6 +42,8 @@ class Delivery:
     notified_at: datetime | None
     first_started_at: datetime | None
     doubted_at: datetime | None
+    asked_at: datetime | None
+    may_repeat: bool  # the target still knows the key, if it ever honoured one
 
     def facts(self, **more: object) -> bytes:
         """What an event says about it: the tuple's hash and numbers, never the address."""
@@ -70,14 +76,21 @@ async def claim_deliveries(
         )
 
 
-async def start_sending(cell: Cell, actor: UUID, one: Delivery, deadline_s: float) -> bool:
-    """Commit that the message may arrive from now on; False when it was told already or lost."""
+async def start_sending(
+    cell: Cell, actor: UUID, one: Delivery, deadline_s: float, key_window_s: float | None = None
+) -> bool:
+    """Commit that the message may arrive from now on; False when it was told already or lost.
+
+    The first start decides until when a repeat may start: early enough to arrive while the target
+    still knows the key.
+    """
     async with cell.transaction("start_sending") as tx:
         rows = await tx.tuples(
             "delivery/start_sending",
             id=one.id,
             token=one.token,
             deadline_s=deadline_s,
+            repeat_s=None if key_window_s is None else key_window_s - deadline_s,
             kind=Kind.SENDING,
             actor=actor,
             facts=facts(
@@ -95,7 +108,11 @@ async def record_sent(
     evidence: JSONObject,
     reason: Reason = Reason.NONE,
 ) -> bool:
-    """Mark with the evidence, in one write, and wake the job that waits for it."""
+    """Mark with the evidence, in one write, and wake the job that waits for it.
+
+    Whoever was asked to look at a doubt need not look any more.
+    """
+    is_reconciled = one.state == "reconciling"
     async with cell.transaction("record_sent") as tx:
         rows = await tx.tuples(
             "delivery/record_sent",
@@ -103,11 +120,14 @@ async def record_sent(
             token=one.token,
             evidence_id=evidence_id,
             evidence=canonical(evidence).decode(),
-            kind=Kind.SENT,
+            is_reconciled=is_reconciled,
+            kind=Kind.RECONCILED if is_reconciled else Kind.SENT,
             reason=reason,
             actor=actor,
             facts=one.facts(),
         )
+        if any(was_doubtful for _, was_doubtful in rows):
+            await tx.run("alert/close_about", subject=str(one.id), kinds=[UNKNOWN])
         await wake_jobs(tx, [JobId(row[0]) for row in rows], Reason.AWAITING_DELIVERIES)
         return bool(rows)
 
@@ -143,8 +163,10 @@ async def record_unsent(
             facts=one.facts(**failure.facts()),
         )
         if rows and became == "failed":
-            await _alert(tx, one, "delivery_failed", failure)
+            await _alert(tx, one, FAILED, failure.code)
             await wake_jobs(tx, [JobId(row[0]) for row in rows], Reason.AWAITING_DELIVERIES)
+        if rows and reason is Reason.PROVABLY_ABSENT:
+            await tx.run("alert/close_about", subject=str(one.id), kinds=[UNKNOWN])
         return bool(rows)
 
 
@@ -162,7 +184,42 @@ async def record_doubt(cell: Cell, actor: UUID, one: Delivery, failure: Failure)
             facts=one.facts(**failure.facts()),
         )
         if rows and one.guarantee == "neither":
-            await _alert(tx, one, "delivery_unknown", failure)
+            await _alert(tx, one, UNKNOWN, failure.code)
+        return bool(rows)
+
+
+async def find_unproved(cell: Cell, most: int = 100) -> list[Delivery]:
+    """Messages that nobody may send before somebody has looked."""
+    return await cell.fetch(Delivery, "delivery/find_unproved", most=most)
+
+
+async def start_reconciling(cell: Cell, actor: UUID, one: Delivery) -> bool:
+    """Stop such a message until its target or a person has told; a person is told at once.
+
+    Send first, then mark, in one write: a mark without proof and half a mark come from elsewhere.
+    """
+    kind, code = VIOLATED, "marked_without_evidence"
+    if one.notified_at is None:
+        code = "evidence_without_mark"
+    if one.notified_at is None and one.notification_id is None:
+        kind, code = UNKNOWN, "key_has_ended"
+    failure = Failure(FailureClass.NOT_EXECUTED, code)
+    async with cell.transaction("start_reconciling") as tx:
+        rows = await tx.tuples(
+            "delivery/start_reconciling",
+            id=one.id,
+            token=one.token,
+            fresh=uuid7(),
+            state=one.state,
+            notified_at=one.notified_at,
+            failure=canonical(failure.facts()).decode(),
+            kind=Kind.SEND_UNKNOWN,
+            reason=Reason.FAILURE,
+            actor=actor,
+            facts=one.facts(**failure.facts()),
+        )
+        if rows:
+            await _alert(tx, one, kind, code)
         return bool(rows)
 
 
@@ -188,11 +245,11 @@ async def doubt_restored(cell: Cell, actor: UUID, one: Delivery) -> bool:
             facts=one.facts(**failure.facts()),
         )
         if rows and one.guarantee != "lookup":
-            await _alert(tx, one, "delivery_unknown", failure)
+            await _alert(tx, one, UNKNOWN, failure.code)
         return bool(rows)
 
 
-async def _alert(tx: Tx, one: Delivery, kind: str, failure: Failure) -> None:
+async def _alert(tx: Tx, one: Delivery, kind: str, code: str) -> None:
     """Raised in the transaction of what it tells of: a crash leaves both or neither."""
     await tx.run(
         "alert/raise_alert",
@@ -200,14 +257,17 @@ async def _alert(tx: Tx, one: Delivery, kind: str, failure: Failure) -> None:
         kind=kind,
         subject=str(one.id),
         severity="act",
-        facts=facts(delivery_id=str(one.id), code=failure.code).decode(),
+        facts=facts(delivery_id=str(one.id), code=code).decode(),
     )
 
 
-async def record_asked(cell: Cell, one: Delivery) -> bool:
-    """The target was asked and could not tell."""
+async def record_asked(cell: Cell, one: Delivery, *, needs_a_person: bool = False) -> bool:
+    """The target was asked and could not tell, or there is none to be asked."""
     async with cell.transaction("record_delivery_asked") as tx:
-        return bool(await tx.tuples("delivery/record_asked", id=one.id, token=one.token))
+        rows = await tx.tuples("delivery/record_asked", id=one.id, token=one.token)
+        if rows and needs_a_person and one.asked_at is None:
+            await _alert(tx, one, UNKNOWN, "nobody_to_ask")
+        return bool(rows)
 
 
 async def find_overdue(cell: Cell, slack_s: float, most: int = 100) -> list[Delivery]:

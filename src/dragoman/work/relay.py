@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 from uuid import UUID
 
 from dragoman.channels.base import Absent, Asks, Channel, Guarantee
@@ -33,10 +32,13 @@ class Sending:
     cell: Cell
     actor: UUID
     one: deliveries.Delivery
+    key_window_s: float | None = None
 
     async def begin(self, deadline_s: float) -> bool:
         """Commit that the message may arrive from now on."""
-        has_begun = await deliveries.start_sending(self.cell, self.actor, self.one, deadline_s)
+        has_begun = await deliveries.start_sending(
+            self.cell, self.actor, self.one, deadline_s, self.key_window_s
+        )
         self.one = replace(self.one, attempt_count=self.one.attempt_count + has_begun)
         return has_begun
 
@@ -96,16 +98,13 @@ class Relay(Loop):
         return settled + len(due)
 
     async def _send(self, one: deliveries.Delivery) -> None:
-        station = self.station
+        station, channel = self.station, self.channels[one.channel]
         act = send_message(
-            self.channels[one.channel],
-            one.recipient,
-            one.key,
-            one.payload,
-            station.profile.send_deadline_s,
+            channel, one.recipient, one.key, one.payload, station.profile.send_deadline_s
         )
+        book = Sending(station.cell, station.line.worker, one, channel.key_window_s)
         try:
-            await act_once(Sending(station.cell, station.line.worker, one), act, station.line.fence)
+            await act_once(book, act, station.line.fence)
         except LeaseLost:
             station.line.fence()  # the whole worker, or this row alone?
 
@@ -123,33 +122,39 @@ class Relay(Loop):
             await Sending(station.cell, station.line.worker, one).doubt(
                 Failure(FailureClass.NETWORK_TIMEOUT, "sender_is_gone")
             )
-        doubtful = await deliveries.find_doubtful(station.cell, profile.settle_s)
-        for one in doubtful:
+        unproved = await deliveries.find_unproved(station.cell)
+        for one in unproved:
+            await deliveries.start_reconciling(station.cell, station.line.worker, one)
+        for one in await deliveries.find_doubtful(station.cell, profile.settle_s):
             await self._resolve(one)
-        return len(overdue)
+        return len(overdue) + len(unproved)
 
     async def _resolve(self, one: deliveries.Delivery) -> None:
-        """What the target can do decides: the same key again, or an answer to a question."""
-        station, channel = self.station, self.channels.get(one.channel)
-        if one.guarantee == Guarantee.KEY:
+        """What the target can do decides: the same key again, an answer to a question, a person."""
+        channel = self.channels.get(one.channel)
+        if _may_repeat(one):
             await self._again(one, "same_key_again", Reason.FREE_REQUEUE)
-        elif channel is not None:
-            told = await ports.cross(
-                "relay.lookup", cast("Asks", channel).lookup(one.recipient, one.key)
+        elif isinstance(channel, Asks):
+            await self._ask(one, channel)
+        else:
+            await deliveries.record_asked(self.station.cell, one, needs_a_person=True)
+
+    async def _ask(self, one: deliveries.Delivery, channel: Asks) -> None:
+        station = self.station
+        told = await ports.cross("relay.lookup", channel.lookup(one.recipient, one.key))
+        if isinstance(told, Happened):
+            await deliveries.record_sent(
+                station.cell,
+                station.line.worker,
+                one,
+                told.evidence_id,
+                told.facts,
+                Reason.ADOPTED,
             )
-            if isinstance(told, Happened):
-                await deliveries.record_sent(
-                    station.cell,
-                    station.line.worker,
-                    one,
-                    told.evidence_id,
-                    told.facts,
-                    Reason.ADOPTED,
-                )
-            elif isinstance(told, Absent):
-                await self._again(one, "provably_absent", Reason.PROVABLY_ABSENT)
-            else:
-                await deliveries.record_asked(station.cell, one)
+        elif isinstance(told, Absent):
+            await self._again(one, "provably_absent", Reason.PROVABLY_ABSENT)
+        else:
+            await deliveries.record_asked(station.cell, one)
 
     async def _again(self, one: deliveries.Delivery, code: str, reason: Reason) -> None:
         failure = Failure(FailureClass.NOT_EXECUTED, code)
@@ -157,3 +162,9 @@ class Relay(Loop):
         await deliveries.record_unsent(
             station.cell, station.line.worker, one, failure, delay_s=0.0, reason=reason
         )
+
+
+def _may_repeat(one: deliveries.Delivery) -> bool:
+    """Whether its key makes a repeat safe: it has not ended, and no mark says otherwise."""
+    is_plain = one.state == "unknown" and one.notification_id is None
+    return one.guarantee == Guarantee.KEY and is_plain and one.may_repeat

@@ -9,4 +9,4 @@ on conflict (changelist_id, recipient, review_version)
 do update set job_id = excluded.job_id,
               state = case when d.state in ('failed', 'canceled') then 'queued' else d.state end,
               max_attempts = case when d.state in ('failed', 'canceled') then d.attempt_count + excluded.max_attempts else d.max_attempts end
-        where d.notified_at is null
+        where d.state <> 'sent'

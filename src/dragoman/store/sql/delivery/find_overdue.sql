@@ -1,7 +1,7 @@
 -- Messages on their way whose answer can no longer come; expects a slack; returns what settles them.
 select d.id, d.claim_token as token, d.job_id, d.home_id, d.state, d.changelist_id, d.recipient, d.review_version, d.channel,
        d.guarantee, d.key, d.payload, d.payload_sha256, d.attempt_count, d.max_attempts, d.notification_id, d.notified_at,
-       d.first_started_at, d.doubted_at
+       d.first_started_at, d.doubted_at, d.asked_at, d.hold_id is null and coalesce(d.repeat_until > clock(), true) as may_repeat
   from delivery d
  where d.state = 'sending' and d.deadline_at + make_interval(secs => %(slack_s)s) < (select clock())
  order by d.deadline_at limit %(most)s

@@ -1,6 +1,8 @@
 -- Nobody knows whether the message arrived; expects its token; returns its job, or nothing if it moved on.
 with doubted as (
-  update delivery set state = 'unknown', doubted_at = coalesce(doubted_at, clock()), last_failure = %(failure)s::jsonb, claimed_by = null, claimed_at = null
+  update delivery
+     set state = 'unknown', doubted_at = coalesce(doubted_at, clock()), asked_at = null, last_failure = %(failure)s::jsonb,
+         claimed_by = null, claimed_at = null
    where id = %(id)s and claim_token = %(token)s and state = 'sending'
   returning job_id, clock() as at
 ),

@@ -1,10 +1,11 @@
--- Mark a message with its evidence, in one write; expects its token; returns its job, or nothing if it was told already.
+-- Mark a message with its evidence, in one write; expects its token, and whether an unproved mark of it was looked into; returns
+-- its job and whether it was in doubt, or nothing if it was told already.
 with told as (
   update delivery
      set state = 'sent', notification_id = %(evidence_id)s, notified_at = clock(), evidence = %(evidence)s::jsonb,
          claimed_by = null, claimed_at = null, next_attempt_at = null
-   where id = %(id)s and claim_token = %(token)s and state in ('sending', 'unknown', 'reconciling') and notified_at is null
-  returning job_id, notified_at
+   where id = %(id)s and claim_token = %(token)s and state in ('sending', 'unknown', 'reconciling') and (notified_at is null or state = 'reconciling' and %(is_reconciled)s)
+  returning job_id, notified_at, doubted_at is not null as was_doubtful
 ),
 moved as (
   update standing s
@@ -19,4 +20,4 @@ recorded as (
   select id, home_id, seq, last_event_at, %(kind)s, %(reason)s, stage, stage_attempts + 1, %(token)s, %(actor)s, %(facts)s, head
     from moved
 )
-select job_id from told
+select job_id, was_doubtful from told

@@ -1,9 +1,13 @@
--- A message that provably did not arrive waits or fails; expects its token and the new state; returns its job.
+-- A message that did not arrive waits or fails; expects its token and the new state; returns its job. Proof that the target never
+-- got it ends the doubt, clears what half a mark has left, and lets the key begin anew.
 with left_over as (
   update delivery
-     set state = %(became)s, doubted_at = case when %(is_proof)s then null else doubted_at end, last_failure = %(failure)s::jsonb, claimed_by = null, claimed_at = null,
+     set state = %(became)s, last_failure = %(failure)s::jsonb, claimed_by = null, claimed_at = null, notified_at = null,
+         doubted_at = case when not %(is_proof)s then doubted_at end, repeat_until = case when not %(is_proof)s then repeat_until end,
+         notification_id = case when not %(is_proof)s then notification_id end, evidence = null,
          next_attempt_at = case when %(delay_s)s::float8 is not null then clock() + make_interval(secs => %(delay_s)s::float8) end
-   where id = %(id)s and claim_token = %(token)s and state in ('sending', 'unknown') and notified_at is null
+   where id = %(id)s and claim_token = %(token)s and state in ('sending', 'unknown', 'reconciling')
+     and (notified_at is null or state = 'reconciling' and %(is_proof)s)
   returning job_id, clock() as at
 ),
 moved as (

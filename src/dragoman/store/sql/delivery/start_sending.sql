@@ -1,11 +1,13 @@
--- From here on the message may have arrived; expects its token, and neither a row that was told nor one of a canceled job;
--- returns the deadline, or nothing.
+-- From here on the message may have arrived; expects its token, for how long its key may be repeated, and neither a row that was
+-- told, nor one of a canceled job, nor a repeat whose key has ended; returns the deadline, or nothing.
 with begun as (
   update delivery
      set state = 'sending', started_at = clock(), first_started_at = coalesce(first_started_at, clock()),
          incarnation = (select incarnation from cell),
-         deadline_at = clock() + make_interval(secs => %(deadline_s)s), attempt_count = attempt_count + 1, next_attempt_at = null
+         deadline_at = clock() + make_interval(secs => %(deadline_s)s), attempt_count = attempt_count + 1, next_attempt_at = null,
+         repeat_until = coalesce(repeat_until, clock() + make_interval(secs => %(repeat_s)s::float8))
    where id = %(id)s and claim_token = %(token)s and state = 'queued' and notified_at is null and notification_id is null
+     and (doubted_at is null or repeat_until is null or repeat_until > clock())
      and not exists (select from standing s where s.id = delivery.job_id and s.state = 'canceled')
   returning job_id, deadline_at, started_at
 ),
