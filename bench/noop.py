@@ -12,7 +12,7 @@ from dragoman.core.canonical import JSONObject
 from dragoman.core.ids import HomeId, JobId, unit_lock, uuid7, uuid7s
 from dragoman.core.job import Done, Held, Mode, Outcome, Queue
 from dragoman.core.retry import FullJitter, RetryPolicy
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from dragoman.store.database import Cell, Tx
 from dragoman.work.pipeline import Pipeline, Pipelines, Stored
 
@@ -145,7 +145,7 @@ async def name_queues(cell: Cell) -> None:
     """Both queues, so that workers look at them."""
     async with cell.transaction("name") as tx:
         for pipeline in PIPELINES:
-            await jobs.name_queue(tx, queue_of(pipeline), 0)
+            await queues.name_queue(tx, queue_of(pipeline), 0)
 
 
 async def enqueue(

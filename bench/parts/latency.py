@@ -14,7 +14,7 @@ from bench.part import Part, Size
 from bench.place import Place, heard
 from bench.result import Figure, Result
 from dragoman.core.ids import HomeId, uuid7
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from dragoman.store.database import Cell, open_cell
 
 SAMPLES = {Size.FULL: (400, 20), Size.QUICK: (100, 5), Size.TOY: (5, 1)}
@@ -44,7 +44,7 @@ async def sample(place: Place, runner: subprocess.Popen[str], count: int, *, hin
                 await jobs.enqueue_jobs(tx, actor, [job])
             committed = time.monotonic()
             if hint:
-                await jobs.hint_ready(cell)
+                await queues.hint_ready(cell)
             name, moment = heard(runner).split()
             if name != str(job.id):
                 raise RuntimeError("another job began")

@@ -16,7 +16,7 @@ from bench.part import Part, Size
 from bench.place import Place, heard, tell
 from bench.result import Figure, Result
 from dragoman.core.ids import uuid7
-from dragoman.store import jobs, workers
+from dragoman.store import queues, workers
 from dragoman.store.database import Cell, open_cell
 
 SECONDS = {Size.FULL: 600.0, Size.QUICK: 30.0, Size.TOY: 5.0}
@@ -64,7 +64,7 @@ async def load(place: Place, progress: Progress, seconds: float) -> list[Look]:
         while len(looks) <= SLICES:
             if sent - progress.done < AHEAD:
                 await enqueue(door, actor, "noop", [f"{sent + n}" for n in range(CHUNK)], CHUNK)
-                await jobs.hint_ready(door)
+                await queues.hint_ready(door)
                 sent += CHUNK
             else:
                 await asyncio.wait([folding], timeout=0.005)

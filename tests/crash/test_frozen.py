@@ -11,7 +11,7 @@ from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import JobId
 from dragoman.core.job import Bury, Done, Mode, Retry
 from dragoman.sandbox.server import Sandbox
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from dragoman.store.workers import know_actor
 from dragoman.work.finish import Finished, finish
 from dragoman.work.sweeper import Sweeper
@@ -148,8 +148,8 @@ def test_who_lost_its_claim_finishes_nothing(outcome: Done | Bury | Retry) -> No
 
     async def work(database: str) -> None:
         async with stand.station_of(database) as lost:
-            queues = await jobs.open_queues(lost.cell, Mode.BATCH, ["rewrite"])
-            keys = [queue.key for queue in queues]
+            waiting = await queues.open_queues(lost.cell, Mode.BATCH, ["rewrite"])
+            keys = [queue.key for queue in waiting]
             held = await jobs.claim_jobs(lost.cell, lost.line.worker, keys, 10)
             stand.move_clock(database, rig.A_CLAIM_IS_STALE_S)
             await sweep_together(database)

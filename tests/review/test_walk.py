@@ -10,7 +10,7 @@ import pytest
 from dragoman.core import ports
 from dragoman.core.job import Done, Mode
 from dragoman.review.source import Changelist
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from dragoman.work.finish import Finished, finish
 from tests import reviews
 from tests.reviews import ANN, BOB, Desk, shop, tell
@@ -126,8 +126,8 @@ def test_even_a_bug_in_the_last_stage_cannot_complete_a_review_before_its_time()
     async def story(desk: Desk) -> None:
         job = await desk.outbox()
         cell, worker = desk.station.cell, desk.station.line.worker
-        queues = await jobs.open_queues(cell, Mode.ASYNC, ["review"])
-        held = await jobs.claim_jobs(cell, worker, [queue.key for queue in queues], 1)
+        waiting = await queues.open_queues(cell, Mode.ASYNC, ["review"])
+        held = await jobs.claim_jobs(cell, worker, [queue.key for queue in waiting], 1)
         assert [one.id for one in held] == [job]
         told = [Finished(held[0], Done(None))]
         await finish(cell, worker, desk.station.pipelines, told)
@@ -144,8 +144,8 @@ def test_not_even_the_owner_can_complete_a_review_before_its_time() -> None:
     async def story(desk: Desk) -> None:
         job = await desk.outbox()
         cell, worker = desk.station.cell, desk.station.line.worker
-        queues = await jobs.open_queues(cell, Mode.ASYNC, ["review"])
-        await jobs.claim_jobs(cell, worker, [queue.key for queue in queues], 1)
+        waiting = await queues.open_queues(cell, Mode.ASYNC, ["review"])
+        await jobs.claim_jobs(cell, worker, [queue.key for queue in waiting], 1)
         force = (
             "update standing set state = 'completed', claim_token = null, claimed_by = null,"
             " claimed_at = null, seq = seq + 1, head = 'forged' where id = %s"

@@ -15,7 +15,7 @@ from dragoman.providers.base import Account, Adapter, Line
 from dragoman.rewrite.orchestrator import Accepted, Complaint, Orchestrator
 from dragoman.rewrite.stage import Generate
 from dragoman.sandbox.server import Sandbox
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from dragoman.work.collector import Collector
 from dragoman.work.loop import Station
 from dragoman.work.submitter import Submitter
@@ -129,8 +129,8 @@ class House:
 
     async def claim(self, most: int) -> list[Held]:
         """The worker's own claim of what waits to be asked at once."""
-        queues = await jobs.open_queues(self.station.cell, jobs.Mode.ASYNC, ["rewrite"])
-        keys = [queue.key for queue in queues]
+        waiting = await queues.open_queues(self.station.cell, jobs.Mode.ASYNC, ["rewrite"])
+        keys = [queue.key for queue in waiting]
         return await jobs.claim_jobs(self.station.cell, self.station.line.worker, keys, most)
 
     def rows(self, query: str, *params: object) -> list[tuple]:

@@ -61,7 +61,7 @@ def test_two_workers_and_two_tasks_of_one_make_one_call_for_a_unit() -> None:
                 return await answer(*given)
 
             async def ask(worker: Worker) -> Any:
-                outcome = await worker._outcome(held)
+                outcome = await worker._see(held, asks=True)
                 refused.release()
                 return outcome
 
@@ -89,7 +89,9 @@ def test_the_units_lock_is_held_when_its_end_is_written() -> None:
         async with house_of("async") as house:
             first, second = await two_of_one_home(house)
             worker = Worker(house.station, house.providers)
-            outcomes = await asyncio.gather(worker._outcome(first), worker._outcome(second))
+            outcomes = await asyncio.gather(
+                worker._see(first, asks=True), worker._see(second, asks=True)
+            )
             seen: list[set[int]] = []
 
             def look(tag: str, moment: ports.Moment) -> None:
@@ -123,7 +125,7 @@ def test_a_job_that_is_completed_is_found_to_be_so() -> None:
             accepted = await house.say(home)
             (held,) = await house.claim(1)
             worker = Worker(house.station, house.providers)
-            outcome = await worker._outcome(held)
+            outcome = await worker._see(held, asks=True)
             assert isinstance(outcome, Done)
             everything = "select s.*, s.xmin::text, o.xmin::text from standing s, rewrite_output o"
             station = house.station

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.core.ids import JobId, uuid7, uuid7s
 from dragoman.core.job import Kind, Reason, State
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from tests import postgres, stand
 from tests.store.kernel import (
     KEY,
@@ -164,9 +164,9 @@ def test_a_job_is_due_at_its_very_moment(database: str) -> None:
             await enqueue(crew, job)
             freeze(database, noon + timedelta(seconds=60, microseconds=-1))
             assert await claim(crew, KEY) == []
-            assert await jobs.count_due(crew.worker, [KEY]) == 0
+            assert await queues.count_due(crew.worker, [KEY]) == 0
             freeze(database, noon + timedelta(seconds=60))
-            assert await jobs.count_due(crew.worker, [KEY]) == 1
+            assert await queues.count_due(crew.worker, [KEY]) == 1
             assert ids(await claim(crew, KEY)) == {job.id}
 
     asyncio.run(scenario())
@@ -278,10 +278,10 @@ def test_what_is_due_is_counted_by_the_claims_own_words(database: str) -> None:
                 await bring(crew, state, KEY)
             await some(crew, 2, delay_s=60.0)
             await some(crew, 1, queue_key=KEY + 1)
-            assert await jobs.count_due(crew.worker, [KEY]) == 1
+            assert await queues.count_due(crew.worker, [KEY]) == 1
             stand.move_clock(database, 61)
-            assert await jobs.count_due(crew.worker, [KEY]) == 3
-            assert await jobs.count_due(crew.worker, [KEY], most=2) == 2
+            assert await queues.count_due(crew.worker, [KEY]) == 3
+            assert await queues.count_due(crew.worker, [KEY], most=2) == 2
             assert len(await claim(crew, KEY, 10)) == 3
 
     asyncio.run(scenario())

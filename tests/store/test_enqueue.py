@@ -13,7 +13,7 @@ import pytest
 from dragoman.core.errors import DataRefused
 from dragoman.core.ids import JobId, uuid7
 from dragoman.core.job import Kind, Mode, Queue, State
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from tests import stand
 from tests.store.kernel import KEY, bring, check_books, crew_of, enqueue, look, new_job
 from tests.store.rewrites import Request
@@ -188,11 +188,11 @@ def test_a_queue_is_named_once_and_by_one_name_only(database: str) -> None:
         async with crew_of(database) as crew:
             for _ in range(2):
                 async with crew.orchestrator.transaction("name") as tx:
-                    assert await jobs.name_queue(tx, queue, 0) == queue.key
-            (found,) = await jobs.open_queues(crew.worker, Mode.BATCH, ["plain"])
+                    assert await queues.name_queue(tx, queue, 0) == queue.key
+            (found,) = await queues.open_queues(crew.worker, Mode.BATCH, ["plain"])
             assert (found.key, found.provider, found.model) == (queue.key, "p", "m")
-            assert await jobs.open_queues(crew.worker, Mode.ASYNC, ["plain"]) == []
-            assert await jobs.open_queues(crew.worker, Mode.BATCH, ["rewrite"]) == []
+            assert await queues.open_queues(crew.worker, Mode.ASYNC, ["plain"]) == []
+            assert await queues.open_queues(crew.worker, Mode.BATCH, ["rewrite"]) == []
             async with crew.orchestrator.transaction("name") as tx:
                 rows = await tx.tuples(
                     "queue/name_queue",

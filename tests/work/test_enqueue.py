@@ -25,7 +25,7 @@ from dragoman.core.errors import (
     Refused,
 )
 from dragoman.core.job import Held, Mode, State
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from dragoman.store.database import Tx
 from dragoman.work.enqueue import Enqueued, Work, enqueue, enqueue_many
 from dragoman.work.worker import Worker
@@ -368,7 +368,7 @@ def test_a_stage_that_asks_waits_before_its_gate(database: str, mode: Mode) -> N
             await enqueue(connection, SUMMARIES, work, by="shop")
             await connection.commit()
         async with stand.station_of(database, {"summaries": SUMMARIES}) as station:
-            (queue,) = await jobs.open_queues(station.cell, mode, ["summaries"])
+            (queue,) = await queues.open_queues(station.cell, mode, ["summaries"])
             assert (queue.provider, queue.account, queue.model) == ("acme", "team", "m-1")
             (held,) = await jobs.claim_jobs(station.cell, station.line.worker, [queue.key], 9)
             return held

@@ -13,7 +13,7 @@ from dragoman.core import ports
 from dragoman.core.ids import unit_lock
 from dragoman.core.job import Mode, Queue
 from dragoman.sandbox.server import Sandbox
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from dragoman.work import wakeup
 from dragoman.work.wakeup import listening
 from dragoman.work.worker import Worker
@@ -71,7 +71,7 @@ def test_a_hint_after_the_commit_reaches_who_listens(database: str) -> None:
             await heard(wake)  # what came before it listened
             for role in ("dragoman_orchestrator", "dragoman_operator", "dragoman_worker"):
                 async with stand.cell_of(database, role) as cell:
-                    await jobs.hint_ready(cell)
+                    await queues.hint_ready(cell)
                 await heard(wake)
 
     asyncio.run(scenario())
@@ -93,7 +93,7 @@ def test_a_worker_asleep_begins_as_soon_as_it_is_told(database: str) -> None:
                 running = asyncio.create_task(worker.run(stop))
                 await is_listening(database)
                 async with crew.orchestrator.transaction("name") as tx:
-                    await jobs.name_queue(tx, queue, 0)
+                    await queues.name_queue(tx, queue, 0)
                     job = kernel.new_job(
                         unit="u",
                         mode=Mode.ASYNC,
@@ -102,7 +102,7 @@ def test_a_worker_asleep_begins_as_soon_as_it_is_told(database: str) -> None:
                         unit_lock=unit_lock("plain", "u"),
                     )
                     await jobs.enqueue_jobs(tx, crew.actor, [job])
-                await jobs.hint_ready(crew.orchestrator)
+                await queues.hint_ready(crew.orchestrator)
                 await eventually_async(lambda: _completed(database), timeout=SOON_S)
                 stop.set()
                 await running
@@ -125,10 +125,10 @@ def test_hints_of_one_moment_are_one(database: str) -> None:
         try:
             async with stand.cell_of(database) as cell:
                 for _ in range(5):
-                    await jobs.hint_ready(cell)
+                    await queues.hint_ready(cell)
                 assert sent == ["before", "after"]
                 now[0] += 1
-                await jobs.hint_ready(cell)
+                await queues.hint_ready(cell)
                 assert sent == ["before", "after"] * 2
         finally:
             ports.install_clock(None)
@@ -143,7 +143,7 @@ def test_a_hint_that_cannot_be_sent_is_nobodys_trouble(database: str) -> None:
     async def scenario() -> None:
         async with stand.cell_of(database) as cell:
             pass
-        await jobs.hint_ready(cell)
+        await queues.hint_ready(cell)
 
     asyncio.run(scenario())
 
@@ -163,7 +163,7 @@ def test_who_listens_comes_back_after_an_outage(
                 admin.execute(f"select pg_terminate_backend(pid, 5000) {LISTENS}")
             await heard(wake)
             await is_listening(database, first)
-            await jobs.hint_ready(cell)
+            await queues.hint_ready(cell)
             await heard(wake)
 
     asyncio.run(scenario())

@@ -15,7 +15,7 @@ import pytest
 from dragoman.core import ports
 from dragoman.core.errors import DatabaseError, LeaseLost
 from dragoman.core.job import Defer, Held, Outcome
-from dragoman.store import jobs, workers
+from dragoman.store import jobs, queues, workers
 from dragoman.work.loop import Station
 from dragoman.work.pipeline import LLMStage, stage_of
 from dragoman.work.sweeper import Sweeper
@@ -129,8 +129,8 @@ async def asked(desk: Desk, held: Held) -> Outcome:
 
 async def claimed(desk: Desk, station: Station) -> Held:
     """The one job as this station's worker holds it."""
-    queues = await jobs.open_queues(station.cell, jobs.Mode.ASYNC, ["review"])
-    keys = [queue.key for queue in queues]
+    waiting = await queues.open_queues(station.cell, jobs.Mode.ASYNC, ["review"])
+    keys = [queue.key for queue in waiting]
     [held] = await jobs.claim_jobs(station.cell, station.line.worker, keys, 1)
     return held
 

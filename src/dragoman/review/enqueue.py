@@ -17,7 +17,8 @@ from dragoman.review.render import check_recipients
 from dragoman.review.source import Changelist
 from dragoman.store.database import Cell, Tx
 from dragoman.store.intake import check_room
-from dragoman.store.jobs import NewJob, enqueue_jobs, facts, hint_ready, name_queue
+from dragoman.store.jobs import NewJob, enqueue_jobs, facts
+from dragoman.store.queues import hint_ready, name_queue
 from dragoman.work.pipeline import Pipeline
 
 MAX_ATTEMPTS_PER_STAGE = 5

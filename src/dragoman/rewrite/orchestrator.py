@@ -35,7 +35,8 @@ from dragoman.rewrite.routing import TASK, LanguagePair, Route, RoutingInput, ro
 from dragoman.rewrite.words import Role, Surface, read_surface
 from dragoman.store.database import Cell
 from dragoman.store.intake import check_room
-from dragoman.store.jobs import NewJob, enqueue_jobs, facts, hint_ready, name_queue
+from dragoman.store.jobs import NewJob, enqueue_jobs, facts
+from dragoman.store.queues import hint_ready, name_queue
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("dragoman")
 

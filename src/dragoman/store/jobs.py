@@ -8,9 +8,7 @@ that the job moved on without the caller.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,11 +16,9 @@ from uuid import UUID
 
 from psycopg.rows import kwargs_row
 
-from dragoman.core import ports
 from dragoman.core.canonical import JSONObject, canonical, read_object
-from dragoman.core.errors import DatabaseError, Invariant
 from dragoman.core.ids import HomeId, JobId, Token, uuid7_numbers, uuid7s
-from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
+from dragoman.core.job import Held, Kind, Mode, Reason, State
 from dragoman.store.database import Cell, OpenQueue, Tx, statement
 from dragoman.store.intake import places, read_intake
 from dragoman.store.pack import Longs, Row, Rows, Uuids
@@ -30,8 +26,6 @@ from dragoman.store.pack import Longs, Row, Rows, Uuids
 _NO_INTENT: Row = ("", "", None, {})
 
 _BULK = 1_000
-_HINT_EVERY_S = 0.005
-_HINT_S = 0.25  # nobody is kept waiting for a hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,20 +147,6 @@ class Unit:
 async def read_units(tx: Tx, jobs: Sequence[NewJob]) -> list[Unit]:
     """The jobs that stand for the units of these intents."""
     return await tx.fetch(Unit, "job/read_units", jobs=tx.cell.values("new_job", jobs))
-
-
-async def hint_ready(cell: Cell) -> None:
-    """Wake the workers, once the jobs are committed. Polling is the truth: a lost hint is nothing.
-
-    Notifications queue up at one lock of the server, so a process sends few.
-    """
-    now = ports.monotonic()
-    if now - cell.hinted_at < _HINT_EVERY_S:
-        return
-    cell.hinted_at = now
-    with suppress(DatabaseError, TimeoutError):
-        async with asyncio.timeout(_HINT_S), cell.at_once("hint") as tx:
-            await tx.run("queue/hint_ready")
 
 
 async def claim_jobs(
@@ -414,38 +394,6 @@ async def cancel_jobs(cell: Cell, actor: UUID, ids: Sequence[JobId]) -> set[JobI
 async def wake_jobs(tx: Tx, ids: Sequence[JobId], reason: Reason) -> int:
     """Make jobs ready that wait for something which has happened."""
     return await tx.count("job/wake_jobs", ids=list(ids), reason=reason)
-
-
-async def name_queue(tx: Tx, queue: Queue, stage: int) -> int:
-    """The key of a queue, made known on its first use."""
-    name: dict[str, Any] = {  # Any: columns
-        "key": queue.key,
-        "pipeline": queue.pipeline,
-        "stage": stage,
-        "mode": queue.mode,
-        "provider": queue.provider,
-        "account": queue.account,
-        "model": queue.model,
-    }
-    # Whoever waited for another's first use sees that row only in a second statement.
-    rows = await tx.tuples("queue/name_queue", **name) or await tx.tuples(
-        "queue/name_queue", **name
-    )
-    if rows != [(queue.key,)]:
-        raise Invariant("two queues share a key")
-    return queue.key
-
-
-async def open_queues(cell: Cell, mode: Mode, pipelines: Sequence[str]) -> list[OpenQueue]:
-    """The queues a worker of this mode looks at."""
-    return await cell.fetch(OpenQueue, "queue/open_queues", mode=mode, pipelines=list(pipelines))
-
-
-async def count_due(cell: Cell, keys: Sequence[int], most: int = 1000) -> int:
-    """How many jobs a claim could take now, by the claim's own predicate."""
-    async with cell.transaction("read") as tx:
-        rows = await tx.tuples("job/count_due", keys=list(keys), most=most)
-        return int(rows[0][0])
 
 
 async def _held(tx: Tx, name: str, **params: object) -> list[Held]:

@@ -17,7 +17,7 @@ from dragoman.core.canonical import JSON, JSONObject, canonical, read_object
 from dragoman.core.errors import BadInput, BadJSON, Conflict, NotFound, QueueFull, Refused
 from dragoman.core.ids import HomeId, JobId, unit_lock, uuid7
 from dragoman.core.job import Mode
-from dragoman.store import jobs
+from dragoman.store import jobs, queues
 from dragoman.store.database import Tx
 from dragoman.store.guest import guest
 from dragoman.store.intake import check_room
@@ -128,7 +128,7 @@ async def _new_jobs(tx: Tx, pipeline: Pipeline, works: Sequence[Work]) -> list[j
         gate = (work.mode, provider, work.account, model)
         if gate not in named:
             named[gate] = [
-                await jobs.name_queue(
+                await queues.name_queue(
                     tx,
                     pipeline.queue(
                         stage, mode=work.mode, provider=provider, account=work.account, model=model

@@ -19,7 +19,7 @@ from dragoman.core.gate import BYTES_PER_TOKEN
 from dragoman.core.ids import BatchId, Token, uuid7
 from dragoman.core.job import Bury, Defer, Held, Mode, Reason
 from dragoman.providers.base import Adapter, Limits, ProviderFailed
-from dragoman.store import batches, jobs, workers
+from dragoman.store import batches, jobs, queues, workers
 from dragoman.store.database import OpenQueue
 from dragoman.store.gates import GateNow
 from dragoman.work.acts import act_once, create_batch
@@ -60,12 +60,12 @@ class Submitter(Scheduled):
         station = self.station
         if await self.is_held():
             return 0
-        queues = await jobs.open_queues(station.cell, Mode.BATCH, list(station.pipelines))
-        keys = list(await self.gates.rooms(queues))
+        waiting = await queues.open_queues(station.cell, Mode.BATCH, list(station.pipelines))
+        keys = list(await self.gates.rooms(waiting))
         if not station.profile.respect_not_before_at:
             await station.promote()
-        if not await jobs.count_due(station.cell, keys):
-            why = await self._why_not(queues)
+        if not await queues.count_due(station.cell, keys):
+            why = await self._why_not(waiting)
             skipped = f"{self.role} skipped: {why}"
             await workers.skip_run(station.cell, self.role, station.line.worker, skipped)
             return 0
@@ -84,10 +84,10 @@ class Submitter(Scheduled):
                 )
         return len(held)
 
-    async def _why_not(self, queues: Sequence[OpenQueue]) -> str:
+    async def _why_not(self, waiting: Sequence[OpenQueue]) -> str:
         """Why there is nothing to submit: nothing waits, or what waits stands before a gate."""
-        for key, now in (await self.gates.look(queues)).items():
-            if not room(now, Mode.BATCH) and await jobs.count_due(self.station.cell, [key], 1):
+        for key, now in (await self.gates.look(waiting)).items():
+            if not room(now, Mode.BATCH) and await queues.count_due(self.station.cell, [key], 1):
                 return closed(now)
         return "no pending items"
 

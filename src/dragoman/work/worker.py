@@ -16,7 +16,7 @@ from dragoman.core.frames import frames
 from dragoman.core.gate import tokens_of
 from dragoman.core.ids import JobId
 from dragoman.core.job import Bury, Defer, Held, Kind, Mode, Outcome, Reason, Retry
-from dragoman.store import jobs, workers
+from dragoman.store import jobs, queues, workers
 from dragoman.store.database import OpenQueue
 from dragoman.store.jobs import facts
 from dragoman.work.collector import absorb
@@ -139,7 +139,7 @@ class Worker(Loop):
 
     async def _open_queues(self) -> list[OpenQueue]:
         station = self.station
-        return await jobs.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
+        return await queues.open_queues(station.cell, Mode.ASYNC, list(station.pipelines))
 
     async def _finish(self, finished: Sequence[Finished]) -> Counter[str]:
         station = self.station
