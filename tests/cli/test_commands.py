@@ -58,6 +58,19 @@ def test_a_bare_group_shows_its_commands(group: tuple[str, ...]) -> None:
     assert not [word for word in below if f" {word} " not in shown.output]
 
 
+@pytest.mark.parametrize(
+    "group",
+    [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("db",), ("audit",)],
+    ids=" ".join,
+)
+def test_no_line_of_a_list_of_commands_is_cut(group: tuple[str, ...]) -> None:
+    """At 80 columns each command's line is a whole sentence."""
+    shown = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"})
+    below = shown.output.partition("Commands:")[2].strip().splitlines()
+    assert below
+    assert not [line for line in below if not line.endswith(".") or line.endswith("...")]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_pages_name_commands_that_exist(page: Path) -> None:
     """What a page prints as a command of ours is one, with options that it has."""
