@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from dragoman.cli import app as cli
 from dragoman.cli.app import app
 from tests.cli.installation import ROOT, Installation
 
@@ -210,3 +212,16 @@ def test_a_home_that_cannot_be_made_is_said(nothing: Installation, tmp_path: Pat
     said = nothing.run("up", told={"DRAGOMAN_HOME": str(tmp_path / "file" / "home")}).sentence
     assert said.startswith(f"{tmp_path}/file/home cannot be made or written by this user (ENOTDIR)")
     assert "DRAGOMAN_HOME" in said
+
+
+def test_a_full_disk_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing that cannot be written ends in a stack trace."""
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(cli, "app", full)
+    assert cli.run() == 1
+    assert capsys.readouterr().err == "dragoman: the disk is full; make room, and type it again\n"

@@ -78,7 +78,9 @@ def test_a_paused_submitter_runs_when_it_is_asked_to(here: Installation) -> None
     assert re.search(r"^submitter .* paused *$", listed(), re.MULTILINE)
     assert re.search(r"^collector +1h +operator ", listed(), re.MULTILINE)
     said = here.run("status").out
-    assert re.search(r"the submitter is paused until: .*schedule resume submitter$", said, re.M)
+    assert re.search(
+        r"the submitter is paused until: .*schedule resume submitter$", said, re.MULTILINE
+    )
     assert "the collector is paused" not in said
     request = re.search(UUID, here.run("rewrite", "submit", "So loud!", "--to", "es").out)
     assert request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -66,6 +67,11 @@ def run() -> int:
         app()
     except DragomanError as error:
         typer.echo(f"dragoman: {error}", err=True)
+        return 1
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        typer.echo("dragoman: the disk is full; make room, and type it again", err=True)
         return 1
     return 0
 
