@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from dragoman.cli import app as cli
 from dragoman.cli.app import app
 from tests.cli.installation import ROOT, Installation
 
@@ -58,6 +60,19 @@ def test_a_bare_group_shows_its_commands(group: tuple[str, ...]) -> None:
     below = {command[len(group)] for command in COMMANDS if command[: len(group)] == group}
     assert below
     assert not [word for word in below if f" {word} " not in shown.output]
+
+
+@pytest.mark.parametrize(
+    "group",
+    [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("db",), ("audit",)],
+    ids=" ".join,
+)
+def test_no_line_of_a_list_of_commands_is_cut(group: tuple[str, ...]) -> None:
+    """At 80 columns each command's line is a whole sentence."""
+    shown = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"})
+    below = shown.output.partition("Commands:")[2].strip().splitlines()
+    assert below
+    assert not [line for line in below if not line.endswith(".") or line.endswith("...")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -219,3 +234,16 @@ def test_what_a_command_logs_does_not_stand_in_what_it_prints(tmp_path: Path) ->
     )
     assert said.stdout == b"queued\n"
     assert b"classifier_silent" in said.stderr
+
+
+def test_a_full_disk_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing that cannot be written ends in a stack trace."""
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(cli, "app", full)
+    assert cli.run() == 1
+    assert capsys.readouterr().err == "dragoman: the disk is full; make room, and type it again\n"

@@ -184,6 +184,7 @@ def commit_something(repository: Path) -> None:
     ("words", "sentence"),
     [
         (("job", NOWHERE), "there is no job with this id"),
+        (("cancel", NOWHERE), "there is no job with this id"),
         (("rewrite", "show", NOWHERE), "there is no rewrite with this id"),
         (("review", "show", NOWHERE), "there is no review with this id"),
         (("gate", "open", "sandbox", "default", "gtp"), "there is no such gate; known are sandbox"),

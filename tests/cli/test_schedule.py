@@ -77,6 +77,11 @@ def test_a_paused_submitter_runs_when_it_is_asked_to(here: Installation) -> None
     assert here.run("schedule", "set", "collector", "--every", "1h").code == 0
     assert re.search(r"^submitter .* paused *$", listed(), re.MULTILINE)
     assert re.search(r"^collector +1h +operator ", listed(), re.MULTILINE)
+    said = here.run("status").out
+    assert re.search(
+        r"the submitter is paused until: .*schedule resume submitter$", said, re.MULTILINE
+    )
+    assert "the collector is paused" not in said
     request = re.search(UUID, here.run("rewrite", "submit", "So loud!", "--to", "es").out)
     assert request
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -29,7 +30,7 @@ review = typer.Typer(
     help="Changelists, criticised once for everybody concerned.", no_args_is_help=True
 )
 gate = typer.Typer(
-    help="What a call to a model must pass: budgets, and pauses with a reason.",
+    help="What a call to a model must pass.",
     no_args_is_help=True,
 )
 schedule = typer.Typer(help="When submitter and collector run.", no_args_is_help=True)
@@ -55,6 +56,10 @@ Risks = Annotated[
 ]
 
 
+_Job = Annotated[UUID, typer.Argument(help="The job's id; rewrite show prints it.")]
+_Request = Annotated[UUID, typer.Argument(help="The id that rewrite submit printed.")]
+
+
 def run() -> int:
     """Run the typed command; a refusal is one sentence on standard error and exit code 1."""
     for stream in (sys.stdout, sys.stderr):
@@ -66,6 +71,11 @@ def run() -> int:
         app()
     except DragomanError as error:
         typer.echo(f"dragoman: {error}", err=True)
+        return 1
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        typer.echo("dragoman: the disk is full; make room, and type it again", err=True)
         return 1
     return 0
 
@@ -95,7 +105,7 @@ def version() -> None:
     typer.echo(__version__)
 
 
-@app.command()
+@app.command(short_help="Show the whole system here, without a key.")
 def demo(
     complaints: Annotated[
         int, typer.Option(min=1, max=1000, help="How many complaints travel.")
@@ -107,7 +117,7 @@ def demo(
     raise typer.Exit(show(complaints))
 
 
-@app.command()
+@app.command(short_help="Run everything on this machine until Ctrl-C.")
 def up(accept_server_log_risk: Risks = None) -> None:
     """Run everything on this machine until Ctrl-C; without a provider, with the sandbox."""
     _accept(accept_server_log_risk)
@@ -117,7 +127,7 @@ def up(accept_server_log_risk: Risks = None) -> None:
     raise typer.Exit(stay_up(read_settings()))
 
 
-@app.command("run")
+@app.command("run", short_help="Run one role, or have one run now.")
 def run_role(
     role: Annotated[
         str, typer.Argument(help="submitter, collector, worker, relay, sweeper or door; or: now")
@@ -142,7 +152,7 @@ def run_role(
     raise typer.Exit(run_until_stopped(read_settings(), role))
 
 
-@app.command()
+@app.command(short_help="How everything stands, and what needs you.")
 def status() -> None:
     """How everything stands: jobs, batches, deliveries, and what needs you."""
     from dragoman.cli.look import show_status  # noqa: PLC0415 - see main
@@ -150,23 +160,23 @@ def status() -> None:
     _do(show_status())
 
 
-@app.command()
-def job(job_id: UUID) -> None:
+@app.command(short_help="The whole story of one job, without texts.")
+def job(job_id: _Job) -> None:
     """The whole story of one job, without one word of anybody's message."""
     from dragoman.cli.look import show_job  # noqa: PLC0415 - see main
 
     _do(show_job(job_id))
 
 
-@app.command()
-def cancel(job_id: UUID) -> None:
+@app.command(short_help="Cancel a job that is not final.")
+def cancel(job_id: _Job) -> None:
     """Cancel a job that is not final; a result that is still on its way will be dropped."""
     from dragoman.cli.look import cancel_job  # noqa: PLC0415 - see main
 
     _do(cancel_job(job_id))
 
 
-@app.command()
+@app.command(short_help="Create and send nothing from now on.")
 def hold() -> None:
     """Create and send nothing from now on, for instance over data that another tool restored."""
     from dragoman.cli.held import hold as stop_acting  # noqa: PLC0415 - see main
@@ -174,7 +184,7 @@ def hold() -> None:
     _do(stop_acting())
 
 
-@app.command()
+@app.command(short_help="Let a held engine go on.")
 def release() -> None:
     """Let a held engine go on, after you have looked at what a restore left in doubt."""
     from dragoman.cli.held import release as let_go  # noqa: PLC0415 - see main
@@ -182,7 +192,7 @@ def release() -> None:
     _do(let_go())
 
 
-@app.command()
+@app.command(short_help="Erase a home, or one person of it.")
 def erase(
     home: Annotated[UUID, typer.Option(help="The home whose rows are erased.")],
     user: Annotated[
@@ -216,7 +226,7 @@ def rewrite_submit(
 
 
 @rewrite.command("show")
-def rewrite_show(request_id: UUID) -> None:
+def rewrite_show(request_id: _Request) -> None:
     """Print how a complaint stands, and its rewrite once it is there."""
     from dragoman.cli.rewrite import show  # noqa: PLC0415 - see main
 
@@ -235,7 +245,9 @@ def review_enqueue(
         str | None,
         typer.Option(help="Your idempotency key; made from the rest when it is left out."),
     ] = None,
-    review_version: Annotated[int, typer.Option("--version", min=1)] = 1,
+    review_version: Annotated[
+        int, typer.Option("--version", min=1, help="Which review of this changelist it is.")
+    ] = 1,
     rerun: Annotated[  # noqa: FBT002 - a flag
         bool,
         typer.Option(help="Ask for a higher version of a changelist that was reviewed before."),
@@ -248,14 +260,18 @@ def review_enqueue(
 
 
 @review.command("show")
-def review_show(job_id: UUID) -> None:
+def review_show(
+    job_id: Annotated[UUID, typer.Argument(help="The id that review enqueue printed.")],
+) -> None:
     """Print how a review stands."""
     from dragoman.cli.review import show  # noqa: PLC0415 - see main
 
     _do(show(job_id))
 
 
-_Bound = Annotated[str | None, typer.Option(metavar="N", help="A number, or none.")]
+_Provider = Annotated[str, typer.Argument(help="As gate list prints it: PROVIDER/account/model.")]
+_Account = Annotated[str, typer.Argument(help="The part after it.")]
+_Model = Annotated[str, typer.Argument(help="And the last part.")]
 
 
 @gate.command("list")
@@ -266,15 +282,23 @@ def gate_list() -> None:
     _do(show_gates())
 
 
-@gate.command("set")
+@gate.command("set", short_help="Say what a gate holds.")
 def gate_set(  # noqa: PLR0917 - a gate's name and its four limits
-    provider: str,
-    account: str,
-    model: str,
-    in_flight: _Bound = None,
-    requests_per_minute: _Bound = None,
-    tokens_per_minute: _Bound = None,
-    batch_tokens: _Bound = None,
+    provider: _Provider,
+    account: _Account,
+    model: _Model,
+    in_flight: Annotated[
+        str | None, typer.Option(metavar="N", help="Calls at one time; or none.")
+    ] = None,
+    requests_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Calls in a minute; or none.")
+    ] = None,
+    tokens_per_minute: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens in a minute; or none.")
+    ] = None,
+    batch_tokens: Annotated[
+        str | None, typer.Option(metavar="N", help="Tokens in batches that are out; or none.")
+    ] = None,
 ) -> None:
     """Say what a gate holds: calls at one time, a minute's budgets, tokens in open batches."""
     from dragoman.cli.gate import set_gate  # noqa: PLC0415 - see main
@@ -290,11 +314,11 @@ def gate_set(  # noqa: PLR0917 - a gate's name and its four limits
     )
 
 
-@gate.command("pause")
+@gate.command("pause", short_help="Close a gate until somebody opens it.")
 def gate_pause(
-    provider: str,
-    account: str,
-    model: str,
+    provider: _Provider,
+    account: _Account,
+    model: _Model,
     reason: Annotated[str, typer.Option(help="Why, for whoever reads it.")],
 ) -> None:
     """Close a gate until somebody opens it; what is in flight comes to its end."""
@@ -304,7 +328,7 @@ def gate_pause(
 
 
 @gate.command("open")
-def gate_open(provider: str, account: str, model: str) -> None:
+def gate_open(provider: _Provider, account: _Account, model: _Model) -> None:
     """Open a gate, whatever closed it."""
     from dragoman.cli.gate import open_gate  # noqa: PLC0415 - see main
 
@@ -364,7 +388,7 @@ def schedule_set(
     _do(set_schedule(role, every))
 
 
-@schedule.command("pause")
+@schedule.command("pause", short_help="Let a role take no tick until it is resumed.")
 def schedule_pause(role: _Scheduled) -> None:
     """Let a role take no tick until it is resumed; `run now` still works."""
     from dragoman.cli.schedule import pause_schedule  # noqa: PLC0415 - see main
@@ -372,7 +396,7 @@ def schedule_pause(role: _Scheduled) -> None:
     _do(pause_schedule(role))
 
 
-@schedule.command("resume")
+@schedule.command("resume", short_help="Let a role take its ticks again.")
 def schedule_resume(role: _Scheduled) -> None:
     """Let a role take its ticks again; those that it missed count as one."""
     from dragoman.cli.schedule import resume_schedule  # noqa: PLC0415 - see main
@@ -388,7 +412,7 @@ def db_status() -> None:
     raise typer.Exit(show())
 
 
-@db.command("start")
+@db.command("start", short_help="Start the embedded server.")
 def db_start() -> None:
     """Start the embedded server, with its roles and the newest schema."""
     from dragoman.cli.db import start  # noqa: PLC0415 - see main
@@ -404,7 +428,7 @@ def db_stop() -> None:
     stop()
 
 
-@db.command("migrate")
+@db.command("migrate", short_help="Bring the schema up to date.")
 def db_migrate() -> None:
     """Bring the schema up to date, as its owner; workers of before go on meanwhile."""
     from dragoman.cli.db import bring_up_to_date  # noqa: PLC0415 - see main
@@ -412,7 +436,7 @@ def db_migrate() -> None:
     bring_up_to_date()
 
 
-@db.command("bootstrap")
+@db.command("bootstrap", short_help="Make ready a server that is not ours.")
 def db_bootstrap(
     admin_url_env: Annotated[
         str | None, typer.Option(help="The variable that holds the admin's URL.")
@@ -430,7 +454,7 @@ def db_bootstrap(
     make_ready(admin_url_env, admin_url_file, anew=new_passwords)
 
 
-@db.command("backup")
+@db.command("backup", short_help="Write a sealed backup while everything runs.")
 def db_backup(
     target: Annotated[Path, typer.Argument(help="A file that is not there yet, or a folder.")],
     unencrypted: Annotated[  # noqa: FBT002 - a flag
@@ -443,7 +467,7 @@ def db_backup(
     backup(target, may_lie_open=unencrypted)
 
 
-@db.command("restore")
+@db.command("restore", short_help="Put a backup into this home.")
 def db_restore(
     file: Annotated[Path, typer.Argument(help="A backup.")],
     replace: Annotated[  # noqa: FBT002 - a flag
@@ -458,7 +482,12 @@ def db_restore(
 
 @db.command("psql")
 def db_psql(
-    role: Annotated[str, typer.Option(help="Whose eyes to look with.")] = "operator",
+    role: Annotated[
+        str,
+        typer.Option(
+            help="Whose eyes: owner, orchestrator, worker, operator, frontend, auditor or eraser."
+        ),
+    ] = "operator",
 ) -> None:
     """Open psql as one of the roles."""
     from dragoman.cli.db import open_psql  # noqa: PLC0415 - see main
@@ -466,7 +495,7 @@ def db_psql(
     open_psql(role)
 
 
-@audit.command("verify")
+@audit.command("verify", short_help="Compute every chain again from its events.")
 def audit_verify(
     job: Annotated[UUID | None, typer.Option(help="Only this job's chain.")] = None,
     since: Annotated[
@@ -485,7 +514,7 @@ def audit_verify(
     _do(show_verdict(Asked(job, moved, anchors, key)))
 
 
-@audit.command("show")
+@audit.command("show", short_help="The story of one job, each event verified.")
 def audit_show(
     id: Annotated[UUID, typer.Argument(help="A job, or the request that it was made for.")],  # noqa: A002 - the word on the help page
     as_json: Annotated[bool, typer.Option("--json", help="For a program to read.")] = False,  # noqa: FBT002 - a flag
@@ -496,7 +525,7 @@ def audit_show(
     _do(show_story(id, as_json=as_json))
 
 
-@audit.command("report")
+@audit.command("report", short_help="Tokens, money, failures and checks.")
 def audit_report(
     since: Annotated[
         datetime | None, typer.Option(help="Only what was enqueued since then (UTC).")
@@ -513,7 +542,7 @@ def audit_report(
     _do(show_report(moved, prices, as_json=as_json))
 
 
-@audit.command("keygen")
+@audit.command("keygen", short_help="Make a key that signs anchors.")
 def audit_keygen(
     file: Annotated[Path, typer.Argument(help="Where the key goes; FILE.pub is its public half.")],
 ) -> None:

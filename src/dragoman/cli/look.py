@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dragoman.cli.db import cell_of, require_running
+from dragoman.cli.hint import hint
+from dragoman.cli.schedule import role_name
 from dragoman.console.job import explain, read_job_page
 from dragoman.console.queries import Reading
 from dragoman.core.canonical import JSONObject, canonical
@@ -22,6 +24,7 @@ from dragoman.store.database import Cell
 from dragoman.store.gates import list_gates
 from dragoman.store.holds import find_hold
 from dragoman.store.jobs import cancel_jobs
+from dragoman.store.schedules import list_schedules
 from dragoman.store.workers import know_actor
 from dragoman.work.gate import closed
 
@@ -43,6 +46,7 @@ async def show_status() -> int:
         asks = await tx.dicts("look/needs_you", _HERE)
         hold = await find_hold(tx)
         shut = [each for each in await list_gates(cell) if each.pause_reason]
+        resting = [role_name(each.role) for each in await list_schedules(cell) if each.is_paused]
     out = Console()
     out.print(_states(jobs))
     _line(out, "batches", batches)
@@ -51,6 +55,9 @@ async def show_status() -> int:
         out.print(f"[bold]{hold}[/]", highlight=False, soft_wrap=True)
     for each in shut:
         out.print(closed(each), highlight=False, markup=False, soft_wrap=True)
+    for name in resting:
+        told = f"the {name} is paused until: {hint(f'schedule resume {name}')}"
+        out.print(told, highlight=False, markup=False, soft_wrap=True)
     if not asks:
         out.print("nothing needs you")
     for ask in asks:
@@ -143,11 +150,10 @@ async def cancel_job(job_id: UUID) -> int:
     async with cell_of(settings, "operator") as cell:
         actor = await _operator(cell)
         canceled = await cancel_jobs(cell, actor, [JobId(job_id)])
-    typer.echo(
-        "canceled"
-        if canceled
-        else "it was final already, or there is no such job; nothing was changed"
-    )
+        async with cell.transaction("read") as tx:
+            if not canceled and not await tx.dicts("look/read_job", _HERE, id=job_id):
+                raise NotFound("there is no job with this id")
+    typer.echo("canceled" if canceled else "it was final already; nothing was changed")
     return 0
 
 

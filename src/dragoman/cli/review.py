@@ -25,6 +25,11 @@ from dragoman.store.workers import know_actor
 
 PROJECT = uuid5(NAMESPACE_URL, "dragoman/local-project")
 
+_ADVICE = {
+    "path_denied": "; repositories are allowed by DRAGOMAN_REVIEW__ALLOW, and a path there ends"
+    " with a slash; a worktree's own repository must lie under it too",
+}
+
 
 async def enqueue(
     repository: Path,
@@ -64,10 +69,8 @@ async def hand_in(
         allow = AllowList.read(settings.review.allow)
         changelist = await resolve(folder, revisions, allow)
     except SourceFailed as failed:
-        raise BadSetting(
-            f"the changelist cannot be read ({failed.failure.code}); repositories are allowed by "
-            "DRAGOMAN_REVIEW__ALLOW, and a path ends with a slash"
-        ) from None
+        code = failed.failure.code
+        raise BadSetting(f"the changelist cannot be read ({code}){_ADVICE.get(code, '')}") from None
     name = "\0".join([changelist.id, str(version), *sorted(to)])
     wanted = Wanted(
         home_id=PROJECT,

@@ -51,11 +51,21 @@ async def show_schedules() -> int:
 
 
 def _row(one: schedules.Schedule) -> tuple[str, ...]:
-    name = next((name for name, role in ROLES.items() if role == one.role), one.role)
     ran = f"{one.ran_at:%Y-%m-%d %H:%M:%S}" if one.ran_at else "never"
     due = "paused" if one.is_paused else f"{one.next_at:%Y-%m-%d %H:%M:%S}"
     who = "operator" if one.is_set else "profile"
-    return name, duration(one.every_s), who, ran, "now, as asked" if one.is_asked else due
+    return (
+        role_name(one.role),
+        duration(one.every_s),
+        who,
+        ran,
+        "now, as asked" if one.is_asked else due,
+    )
+
+
+def role_name(role: str) -> str:
+    """A scheduled role as it is typed."""
+    return next((name for name, known in ROLES.items() if known == role), role)
 
 
 async def set_schedule(name: str, every: str) -> int:
