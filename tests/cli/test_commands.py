@@ -46,7 +46,7 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "group",
-    [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("db",), ("audit",)],
+    [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("letters",), ("db",), ("audit",)],
     ids=" ".join,
 )
 def test_a_bare_group_shows_its_commands(group: tuple[str, ...]) -> None:

@@ -133,7 +133,7 @@ def test_a_replay_at_notify_sends_the_same_message_to_those_who_were_not_told() 
         desk.mail.clear_faults()
         await operator.ready(job, "data")
         made = await operator.replay(job)
-        assert (made.plan.stage, made.plan.letter.stage_name) == (2, "notify")
+        assert (made.plan.stage_name, made.plan.letter.stage_name) == ("notify", "notify")
         assert made.plan.payload_ref == job
         assert made.plan.context == desk.letters()[0]["sanitized_context"]
         assert made.plan.key == f"replay:{made.plan.letter.id}:1"
@@ -192,7 +192,7 @@ def test_a_full_restart_is_asked_for() -> None:
         with pytest.raises(Refused, match="full restart"):
             await operator.replay(job)
         made = await operator.replay(job, full_restart=True)
-        assert (made.plan.stage, made.references) == (0, [])
+        assert (made.plan.stage_name, made.references) == ("fetch", [])
         await desk.work(2)
         await desk.relay.run_once()
         await desk.work()

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import typer
 
+from dragoman.cli.letters import letters
 from dragoman.core.errors import BadInput, DragomanError
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ app.add_typer(rewrite, name="rewrite")
 app.add_typer(review, name="review")
 app.add_typer(gate, name="gate")
 app.add_typer(schedule, name="schedule")
+app.add_typer(letters, name="letters")
 app.add_typer(db, name="db")
 audit = typer.Typer(
     help="What happened, and the proof that nobody rewrote it.", no_args_is_help=True

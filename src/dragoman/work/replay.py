@@ -21,6 +21,7 @@ from dragoman.store.dead_letters import Letter
 from dragoman.store.jobs import NewJob, enqueue_jobs, facts, hint_ready
 
 _SENDS = 5
+_STAGES = ("fetch", "llm", "notify")
 _NOTIFY = 2
 
 
@@ -58,6 +59,11 @@ class Plan:
     original: Original
     stage: int
     key: str
+
+    @property
+    def stage_name(self) -> str:
+        """Where it starts."""
+        return _STAGES[self.stage]
 
     @property
     def payload_ref(self) -> JobId:
