@@ -56,7 +56,7 @@ def behind(folder: Path, server: Elsewhere, pooler: str) -> Installation:
 
 
 def test_a_complaint_travels_through_a_pooler(folder: Path, server: Elsewhere) -> None:
-    """Door and workers share one session per role; each worker's line is a session of its own."""
+    """Door and workers share a few sessions per role; each worker's line is one of its own."""
     with pgbouncer(folder, server, passwords(folder)) as pooler:
         here = behind(folder, server, pooler)
         with here.up():
@@ -69,9 +69,8 @@ def test_a_complaint_travels_through_a_pooler(folder: Path, server: Elsewhere) -
                 ).fetchall()
         sessions = {(role, is_line): count for role, is_line, count in found}
         assert sessions.pop(("dragoman_worker", True)) == len(WORKERS)
-        assert sessions.pop(("dragoman_worker", False)) == 1
-        assert sessions.pop(("dragoman_orchestrator", False)) == 1
-        assert set(sessions.values()) <= {1}
+        assert sessions.pop(("dragoman_worker", False)) < len(WORKERS)
+        assert set(sessions.values()) <= {1, 2}
 
 
 def test_a_roles_settings_come_through_a_pooler(folder: Path, server: Elsewhere) -> None:

@@ -153,7 +153,11 @@ def test_a_wrong_usage_is_code_2(words: tuple[str, ...]) -> None:
     [
         (("run", "boss"), {}, "there is no role boss; known are submitter, collector, "),
         (("up",), {"DRAGOMAN_PROFILE": "fast"}, "profile must be one of default, dev, "),
-        (("up",), {"DRAGOMAN_DATABASE": "mysql://x"}, "the database's URL cannot be read: "),
+        (
+            ("up",),
+            {"DRAGOMAN_DATABASE": "mysql://x"},
+            "the setting database is not acceptable: it must be embedded, or a URL",
+        ),
         (("up",), {"DRAGOMAN_DATABASE": "postgresql://x"}, "There is no password in "),
         (
             ("up",),

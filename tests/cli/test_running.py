@@ -94,7 +94,7 @@ def assert_processes_are_their_roles(here: Installation, request: str, dsn: str)
         asked = urllib.request.Request(door + path, headers=key)  # noqa: S310 - our own door
         urllib.request.urlopen(asked, timeout=20).close()  # noqa: S310 - as above
     workers = {f"dragoman {role}" for role in WORKERS} | {f"{role} line" for role in WORKERS}
-    expected = {(name, "dragoman_worker") for name in workers}
+    expected = {(name, "dragoman_worker") for name in (*workers, "wake-up")}
     expected |= {(f"dragoman door {role}", f"dragoman_{role}") for role in DOOR_ROLES}
     running = "".join(processes_in(here.folder).values())
     assert all(f" run {role} " in running for role in (*WORKERS, "door"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from dragoman.core.job import Bury
 from dragoman.providers.base import Account, ProviderFailed
 from dragoman.providers.transport import Request, Response, Transport
 from dragoman.sandbox.server import Sandbox
-from dragoman.store import batches, database, jobs
+from dragoman.store import batches, database, jobs, preflight
+from dragoman.store.embedded import Server
 from dragoman.work import acts, collector, gate, relay, submitter, worker
 from dragoman.work import finish as exits
 from tests import postgres
@@ -29,10 +31,13 @@ from tests.crash import (
     test_review_crashes,
     test_rewrite_crashes,
 )
+from tests.embedded import test_life
+from tests.embedded.servers import folder, stopped_at_last
 from tests.providers import test_lines as test_lines_of_files
 from tests.providers import test_openai_create
 from tests.review import test_stages
 from tests.store import test_gates as test_gates_of_the_store
+from tests.store import test_preflight
 from tests.store.kernel import build_plain
 from tests.work import test_gates
 
@@ -180,17 +185,38 @@ async def learn_nothing(*_given: Any) -> exits.Counter[str]:
     return exits.Counter()
 
 
-def two_before_a_gate() -> None:
-    """A gate of one, in a database of its own."""
+def anybody(facts: preflight.Facts, expected: preflight.Expected) -> Iterator[str]:
+    """Whoever we are, it is right."""
+    asked = replace(facts, user=expected.role, login=expected.role)
+    return SERVER_FAULTS(asked, expected)
+
+
+def a_number_is_believed(server: Server) -> int | None:
+    """What the pid file says, if any process has that number."""
+    try:
+        pid = int((server.home / "data" / "postmaster.pid").read_text().split()[0])
+    except (OSError, ValueError):
+        return None
+    return pid if Path(f"/proc/{pid}").exists() else None
+
+
+def a_stranger_with_its_number() -> None:
+    """A server whose pid file names somebody else."""
+    with folder() as made, stopped_at_last(made / "home") as server:
+        server.bootstrap()
+        test_life.test_a_process_number_alone_is_no_server(server)
+
+
+def in_a_database(test: Callable[[str], None]) -> None:
+    """A test that wants a database, in one of its own."""
     database = postgres.clone(postgres.template_database(build_plain))
     try:
-        test_gates_of_the_store.test_who_counts_waits_for_whoever_counts_already_and_sees_what_it_did(
-            database
-        )
+        test(database)
     finally:
         postgres.drop(database)
 
 
+SERVER_FAULTS = preflight.server_faults
 SENT_ONCE = Transport.send
 TOKEN = "s.claim_token = g.token and s.state = %(was)s::state"  # the fence of move_jobs
 A_BATCH_TOO_MANY = "and absences = %(absences)s"
@@ -250,6 +276,18 @@ EVERY = (
         "M16 an exception's own words in a dead letter",
         lambda patch: patch.setattr(worker, "frames", lambda error: [str(error)]),
         test_stages.test_a_bug_is_buried_with_its_place_and_pages_somebody,
+    ),
+    Mutant(
+        "M18 a process that runs as another role than its own",
+        lambda patch: patch.setattr(preflight, "server_faults", anybody),
+        lambda: in_a_database(
+            test_preflight.test_a_pooler_that_makes_everybody_one_user_is_refused
+        ),
+    ),
+    Mutant(
+        "M22 a server that is believed because of its number",
+        lambda patch: patch.setattr(Server, "_postmaster", a_number_is_believed),
+        a_stranger_with_its_number,
     ),
     Mutant(
         "M25 a second place that stores results",
@@ -321,7 +359,9 @@ EVERY = (
     Mutant(
         "a gate that is counted without its lock",
         changed_statement("gate/lock_gate", ("for update", "")),
-        two_before_a_gate,
+        lambda: in_a_database(
+            test_gates_of_the_store.test_who_counts_waits_for_whoever_counts_already_and_sees_what_it_did
+        ),
     ),
     Mutant(
         "a result that is paired by its place in the file",

@@ -133,6 +133,7 @@ def test_what_no_repetition_can_cure_is_buried_at_the_first_try() -> None:
     async def story(desk: Desk) -> None:
         for version, (status, error_class) in enumerate(answers.items(), start=1):
             desk.sandbox.clear_faults()
+            desk.open_gates()
             answer(desk, status, status)
             letter = await buried(desk, version)
             assert verdict(letter) == (error_class, "not_retryable", "llm", 1)
@@ -208,6 +209,7 @@ def test_what_may_pass_is_tried_again() -> None:
             job = (await desk.enqueue(f"push-{version}", version, is_rerun=True)).job_id
             await desk.work(2)
             assert desk.rows(look, job) == [("queued", 1, 1, error_class)], fault
+            desk.open_gates()
             await desk.work()
             assert desk.rows(look, job)[0][:2] == ("queued", 2), fault
             await desk.relay.run_once()
