@@ -52,9 +52,7 @@ def letters_remediate(
     ticket: Annotated[str, typer.Option(help="The ticket or incident that has the evidence.")],
     evidence: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=WORDS", help="What was done, once for each name that show asks."
-        ),
+        typer.Option(metavar="NAME=WORDS", help="What was done, for each name that show asks."),
     ] = None,
 ) -> None:
     """Record what was done about the cause."""

@@ -7,7 +7,7 @@ the schema.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,13 +17,29 @@ from uuid import UUID
 from dragoman.core.canonical import JSONObject, canonical
 from dragoman.core.errors import Conflict, NotFound, Refused
 from dragoman.core.failure import FailureClass
-from dragoman.core.ids import HomeId, JobId
+from dragoman.core.ids import HomeId, JobId, uuid7
 from dragoman.core.job import Kind, Reason
 from dragoman.core.remedy import TICKET, Category, check_category, check_evidence, check_line
 from dragoman.store.database import Cell, Tx
 from dragoman.store.jobs import Note, facts, note_events
 
 _REWRITE = "rewrite"
+
+
+@dataclass(frozen=True, slots=True)
+class Burial:
+    """What an operator needs of a job that failed, in the order of the type burial."""
+
+    id: JobId
+    dead_letter_id: UUID
+    stage: int
+    stage_name: str
+    attempts: int
+    error_class: str
+    code: str
+    reason: str
+    last_stack: str
+    context: JSONObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +72,21 @@ class Letter:
         return FailureClass(self.error_class)
 
 
+async def bury_jobs(tx: Tx, burials: Sequence[Burial]) -> None:
+    """Keep what an operator needs of jobs that have just failed; what is escalated pages."""
+    found = await tx.tuples("dead_letter/bury_jobs", burials=tx.cell.values("burial", burials))
+    for letter, job_id, state in found:
+        if state == "escalated":
+            await tx.run(
+                "alert/raise_alert",
+                id=uuid7(),
+                kind="dead_letter_escalated",
+                subject=str(job_id),
+                severity="page",
+                facts=canonical({"dead_letter_id": str(letter)}).decode(),
+            )
+
+
 async def list_letters(cell: Cell, most: int, *, closed_too: bool = False) -> list[Letter]:
     """Dead letters, the oldest first."""
     return await cell.fetch(Letter, "dead_letter/list_letters", closed_too=closed_too, most=most)
@@ -84,7 +115,7 @@ async def triage(
         if letter.state == "escalated":
             check_line("sign-off", sign_off or "")
         given = {"category": known.value, "sign_off": sign_off}
-        await move(tx, "triage_letter", letter, **given)
+        await move(tx, "dead_letter/triage_letter", letter, **given)
         told = {
             **given,
             "error_class": letter.error_class,
@@ -108,7 +139,9 @@ async def remediate(
         check_state(letter, "triaged")
         told = {**evidence, TICKET: ticket}
         check_evidence(letter.failure_class, Category(letter.category or ""), told)
-        await move(tx, "remediate_letter", letter, evidence=canonical({**told}).decode())
+        await move(
+            tx, "dead_letter/remediate_letter", letter, evidence=canonical({**told}).decode()
+        )
         await record(tx, actor, letter, Kind.REMEDIATED, category=letter.category, evidence=told)
     return await read_letter(cell, id)
 
@@ -120,7 +153,7 @@ async def resolve(cell: Cell, actor: UUID, id: UUID, notes: str) -> Letter:  # n
         check_line("notes", notes)
         if letter.state == "replayed":
             await _check_settled(tx, letter)
-        await move(tx, "resolve_letter", letter, notes=notes)
+        await move(tx, "dead_letter/resolve_letter", letter, notes=notes)
         await record(tx, actor, letter, Kind.RESOLVED, was=letter.state, notes=notes)
     return await read_letter(cell, id)
 
@@ -130,7 +163,7 @@ async def escalate(cell: Cell, actor: UUID, id: UUID, why: str) -> Letter:  # no
     async with _moving(cell, "escalate", id) as (tx, letter):
         check_state(letter, "open", "triaged", "remediated", "replayed")
         check_line("why", why)
-        await move(tx, "escalate_letter", letter)
+        await move(tx, "dead_letter/escalate_letter", letter)
         await record(tx, actor, letter, Kind.ESCALATED, was=letter.state, why=why)
     return await read_letter(cell, id)
 
@@ -155,7 +188,7 @@ def check_replayable(letter: Letter) -> None:
 
 async def move(tx: Tx, statement: str, letter: Letter, **given: Any) -> None:  # noqa: ANN401 - columns
     """Take a letter from the state in which it was read."""
-    rows = await tx.tuples(f"dead_letter/{statement}", id=letter.id, was=letter.state, **given)
+    rows = await tx.tuples(statement, id=letter.id, was=letter.state, **given)
     if not rows:
         raise Conflict("somebody else moved this dead letter just now; look again")
 

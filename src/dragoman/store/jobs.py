@@ -21,7 +21,7 @@ from psycopg.rows import kwargs_row
 from dragoman.core import ports
 from dragoman.core.canonical import JSONObject, canonical, read_object
 from dragoman.core.errors import DatabaseError, Invariant
-from dragoman.core.ids import HomeId, JobId, Token, uuid7, uuid7s
+from dragoman.core.ids import HomeId, JobId, Token, uuid7s
 from dragoman.core.job import Held, Kind, Mode, Queue, Reason, State
 from dragoman.store.database import Cell, OpenQueue, Tx, statement
 from dragoman.store.intake import places, read_intake
@@ -94,22 +94,6 @@ class Note:
     kind: Kind
     reason: Reason = Reason.NONE
     facts: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Burial:
-    """What an operator needs of a job that failed, in the order of the type burial."""
-
-    id: JobId
-    dead_letter_id: UUID
-    stage: int
-    stage_name: str
-    attempts: int
-    error_class: str
-    code: str
-    reason: str
-    last_stack: str
-    context: JSONObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,21 +325,6 @@ def _holdings(tx: Tx, held: Sequence[Held]) -> Rows:
 async def store_stage_results(tx: Tx, done: Sequence[StageDone]) -> None:
     """Write down what finished stages left behind."""
     await tx.run("job/store_stage_results", done=tx.cell.values("stage_done", done))
-
-
-async def bury_jobs(tx: Tx, burials: Sequence[Burial]) -> None:
-    """Keep what an operator needs of jobs that have just failed; what is escalated pages."""
-    found = await tx.tuples("dead_letter/bury_jobs", burials=tx.cell.values("burial", burials))
-    for letter, job_id, state in found:
-        if state == "escalated":
-            await tx.run(
-                "alert/raise_alert",
-                id=uuid7(),
-                kind="dead_letter_escalated",
-                subject=str(job_id),
-                severity="page",
-                facts=canonical({"dead_letter_id": str(letter)}).decode(),
-            )
 
 
 async def note_events(tx: Tx, actor: UUID, notes: Sequence[Note]) -> int:

@@ -112,7 +112,7 @@ async def replay(
             raise Refused("say first that its effects may happen twice, or cannot")
         plan = await _plan(tx, letter, full_restart=full_restart)
         made = await _enqueue(tx, actor, plan)
-        await dead_letters.move(tx, "mark_replayed", letter)
+        await dead_letters.move(tx, "dead_letter/mark_replayed", letter)
         told = {"replay_id": str(made.job_id), "restart_stage": plan.stage, "is_safe_twice": True}
         await dead_letters.record(tx, actor, letter, Kind.REPLAYED, **told)
     await hint_ready(cell)
