@@ -132,3 +132,13 @@ grant update (job_id) on review to dragoman_operator;
 grant update (job_id, max_attempts) on delivery to dragoman_operator;
 -- Whether a redacted diff is still there, never what it says.
 grant select (job_id, expires_at) on review_diff to dragoman_operator;
+
+-- Nothing waits at a stage that its pipeline does not have.
+create function stage_is_known() returns trigger language plpgsql as $$
+begin
+  if not exists (select from pipeline p where p.id = new.pipeline and new.stage between 0 and cardinality(p.stages) - 1) then
+    raise exception using errcode = 'DR001', message = 'unknown_stage', constraint = 'unknown_stage', table = 'queue';
+  end if;
+  return new;
+end $$;
+create trigger stage_is_known before insert on queue for each row execute function stage_is_known();
