@@ -267,6 +267,9 @@ def test_the_same_failure_again_is_escalated_and_both_are_kept() -> None:
         desk.mail.clear_faults()
         await operator.ready(second, "data", "engineering: kim")
         third = (await operator.replay(second)).job_id
+        assert (
+            desk.rows("select kind from alert where closed_at is null and severity = 'page'") == []
+        )
         await desk.relay.run_once()
         await desk.work()
         assert desk.state(third) == "completed"

@@ -23,7 +23,8 @@ from dragoman.core.remedy import TICKET, Category, check_category, check_evidenc
 from dragoman.store.database import Cell, Tx
 from dragoman.store.jobs import Note, facts, note_events
 
-_REWRITE = "rewrite"
+_REWRITE, _REVIEW = "rewrite", "review"
+_ALERT = "dead_letter_escalated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,7 @@ async def bury_jobs(tx: Tx, burials: Sequence[Burial]) -> None:
     found = await tx.tuples("dead_letter/bury_jobs", burials=tx.cell.values("burial", burials))
     for letter, job_id, state in found:
         if state == "escalated":
-            await tx.run(
-                "alert/raise_alert",
-                id=uuid7(),
-                kind="dead_letter_escalated",
-                subject=str(job_id),
-                severity="page",
-                facts=canonical({"dead_letter_id": str(letter)}).decode(),
-            )
+            await _page(tx, letter, job_id)
 
 
 async def list_letters(cell: Cell, most: int, *, closed_too: bool = False) -> list[Letter]:
@@ -164,6 +158,7 @@ async def escalate(cell: Cell, actor: UUID, id: UUID, why: str) -> Letter:  # no
         check_state(letter, "open", "triaged", "remediated", "replayed")
         check_line("why", why)
         await move(tx, "dead_letter/escalate_letter", letter)
+        await _page(tx, letter.id, letter.job_id)
         await record(tx, actor, letter, Kind.ESCALATED, was=letter.state, why=why)
     return await read_letter(cell, id)
 
@@ -181,9 +176,11 @@ def check_state(letter: Letter, *expected: str) -> None:
 
 
 def check_replayable(letter: Letter) -> None:
-    """Refuse to replay a rewrite: its sender writes a new message."""
+    """Refuse to replay anything but a review."""
     if letter.pipeline == _REWRITE:
         raise Refused("a rewrite is not replayed; its sender writes a new message")
+    if letter.pipeline != _REVIEW:
+        raise Refused("only reviews are replayed; enqueue this one anew")
 
 
 async def move(tx: Tx, statement: str, letter: Letter, **given: Any) -> None:  # noqa: ANN401 - columns
@@ -191,6 +188,8 @@ async def move(tx: Tx, statement: str, letter: Letter, **given: Any) -> None:  #
     rows = await tx.tuples(statement, id=letter.id, was=letter.state, **given)
     if not rows:
         raise Conflict("somebody else moved this dead letter just now; look again")
+    if letter.state == "escalated":
+        await tx.run("alert/close_alert", kind=_ALERT, subject=str(letter.job_id))
 
 
 async def record(tx: Tx, actor: UUID, letter: Letter, kind: Kind, **told: object) -> None:
@@ -211,6 +210,18 @@ async def _read(tx: Tx, id: UUID) -> Letter:  # noqa: A002 - as above
     if not found:
         raise NotFound("there is no dead letter with this id")
     return found[0]
+
+
+async def _page(tx: Tx, letter: UUID, job_id: UUID) -> None:
+    about = canonical({"dead_letter_id": str(letter)}).decode()
+    await tx.run(
+        "alert/raise_alert",
+        id=uuid7(),
+        kind=_ALERT,
+        subject=str(job_id),
+        severity="page",
+        facts=about,
+    )
 
 
 async def _check_settled(tx: Tx, letter: Letter) -> None:
