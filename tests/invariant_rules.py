@@ -94,7 +94,8 @@ ALWAYS = (
         "A review is completed only when its result is stored and everybody was told.",
         """select s.id from standing s join job j using (id)
             where s.pipeline = 2 and s.state = 'completed'
-              and (not exists (select from review_result r where r.job_id in (j.id, j.replay_of))
+              and (not exists (select from replay_line(j.id) l
+                                join review_result r on r.job_id = l.id)
                 or exists (select from delivery d where d.notified_at is null
                             and d.changelist_id = j.changelist_id
                             and d.review_version = j.review_version))""",

@@ -50,7 +50,17 @@ def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "group",
-    [(), ("rewrite",), ("review",), ("gate",), ("schedule",), ("db",), ("audit",), ("deliveries",)],
+    [
+        (),
+        ("rewrite",),
+        ("review",),
+        ("gate",),
+        ("schedule",),
+        ("letters",),
+        ("deliveries",),
+        ("db",),
+        ("audit",),
+    ],
     ids=" ".join,
 )
 def test_a_bare_group_shows_its_commands(group: tuple[str, ...]) -> None:
@@ -223,11 +233,11 @@ def test_a_home_that_cannot_be_made_is_said(nothing: Installation, tmp_path: Pat
 def test_what_a_command_logs_does_not_stand_in_what_it_prints(tmp_path: Path) -> None:
     """A classifier that is silent is logged to standard error; the output is the answer alone."""
     program = (
-        "import structlog\nfrom dragoman.cli.app import _do\n"
+        "import structlog\nfrom dragoman.cli.doing import do\n"
         "async def work():\n"
         "    structlog.get_logger('dragoman').warning('classifier_silent', code='deadline')\n"
         "    print('queued')\n    return 0\n"
-        "_do(work())"
+        "do(work())"
     )
     said = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True

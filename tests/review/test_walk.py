@@ -172,7 +172,9 @@ def test_a_recipient_who_cannot_be_reached_stops_nobody_else() -> None:
         found = (letter["error_class"], letter["stage_name"], letter["reason"], letter["state"])
         assert found == ("DELIVERY_REJECTED", "notify", "not_retryable", "open")
         assert (await desk.shown(job)).status == "retryable_failed"
-        desk.run_as_owner("update dead_letter set state = 'resolved'")
+        desk.run_as_owner(
+            "update dead_letter set state = 'resolved', notes = 'no such person', closed_at = now()"
+        )
         assert (await desk.shown(job)).status == "failed"
         assert desk.faults_found() == []
 

@@ -31,7 +31,7 @@ cell                            S            S      Su       -        S       -
 chain_head                      -            -      S        -        S       -
 change                          -            SI     SI       -        S       -
 change_history                  -            -      S        -        S       -
-dead_letter                     S            SI     S        -        -       -
+dead_letter                     S            SI     Su       -        -       -
 delivery                        S            SIU    su       -        -       -
 event                           SI           SI     SI       -        S       -
 finding                         S            SI     -        -        -       -
@@ -40,7 +40,7 @@ gate_now                        -            S      S        -        -       -
 history                         S            -      S        -        S       -
 hold                            S            Su     SIu      -        S       -
 installed                       S            S      S        S        S       S
-job                             SI           S      S        -        s       -
+job                             SI           S      SI       -        s       -
 job_record                      S            -      S        -        -       -
 member                          SIUD         -      -        -        -       -
 migration                       -            -      -        -        -       -
@@ -54,9 +54,10 @@ queue_delta                     SI           SIuD   SI       -        -       -
 queue_sum                       S            SIU    S        -        -       -
 recipient_preference_snapshot   SI           -      -        -        -       -
 recipient_snapshot              SI           S      -        -        -       -
+remedy                          S            -      S        -        -       -
 reveal                          SIU          -      -        -        -       -
-review                          SIu          S      S        -        -       -
-review_diff                     -            SI     -        -        -       -
+review                          SIu          S      Su       -        -       -
+review_diff                     -            SI     s        -        -       -
 review_input                    SI           S      -        -        -       -
 review_result                   S            SI     -        -        -       -
 rewrite_output                  S            SI     s        -        -       -
@@ -66,8 +67,8 @@ route                           S            S      SIU      -        -       -
 run                             -            SIU    S        -        -       -
 run_log                         -            -      S        -        -       -
 schedule                        -            Siu    Su       -        -       -
-stage_result                    -            SI     S        -        -       -
-standing                        SI           SU     su       -        -       -
+stage_result                    -            SI     SI       -        -       -
+standing                        SI           SU     siu      -        -       -
 tombstone                       -            Su     Su       -        S       -
 word                            S            S      S        -        S       -
 worker                          -            SIU    S        -        -       -

@@ -48,6 +48,7 @@ WITHOUT_TOKEN = {
     "batch/doubt_overdue": "whoever made it, its deadline has passed",
     "batch/record_files_deleted": "a closed batch is nobody's any more",
     "delivery/claim_deliveries": "hands the token out",
+    "replay/take_deliveries": "their job is final, and nobody is told of it any more",
 }
 # Making ready moves nothing on the chain: the event is the move that put the job off.
 WITHOUT_EVENT = {"job/promote_due", "job/wake_jobs"}

@@ -91,22 +91,6 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Burial:
-    """What an operator needs of a job that failed, in the order of the type burial."""
-
-    id: JobId
-    dead_letter_id: UUID
-    stage: int
-    stage_name: str
-    attempts: int
-    error_class: str
-    code: str
-    reason: str
-    last_stack: str
-    context: JSONObject
-
-
-@dataclass(frozen=True, slots=True)
 class StageDone:
     """What a finished stage left behind, in the order of the type stage_done."""
 
@@ -329,11 +313,6 @@ def _holdings(tx: Tx, held: Sequence[Held]) -> Rows:
 async def store_stage_results(tx: Tx, done: Sequence[StageDone]) -> None:
     """Write down what finished stages left behind."""
     await tx.run("job/store_stage_results", done=tx.cell.values("stage_done", done))
-
-
-async def bury_jobs(tx: Tx, burials: Sequence[Burial]) -> None:
-    """Keep what an operator needs of jobs that have just failed."""
-    await tx.run("dead_letter/bury_jobs", burials=tx.cell.values("burial", burials))
 
 
 async def note_events(tx: Tx, actor: UUID, notes: Sequence[Note]) -> int:

@@ -23,6 +23,7 @@ from dragoman.core.job import Bury, Defer, Done, Held, Kind, Outcome, Reason, Re
 from dragoman.core.retry import MAX_FREE_REQUEUES
 from dragoman.store import batches, jobs
 from dragoman.store.database import Cell, Tx
+from dragoman.store.dead_letters import Burial, bury_jobs
 from dragoman.store.jobs import Move
 from dragoman.work.pipeline import Pipelines, Stored, stage_of
 
@@ -49,7 +50,7 @@ class Exit:
 
     finished: Finished
     move: Move
-    burial: jobs.Burial | None = None
+    burial: Burial | None = None
 
 
 async def finish(
@@ -161,7 +162,7 @@ async def _leave_behind(
     if passed := [_passed(pipelines, one) for one in gone if one.move.kind is Kind.ADVANCED]:
         await jobs.store_stage_results(tx, passed)
     if burials := [one.burial for one in gone if one.burial]:
-        await jobs.bury_jobs(tx, burials)
+        await bury_jobs(tx, burials)
     brought = [one for one in gone if one.finished.batch]
     if settled := [item for one in brought for item in _items(one, _item_state(one.move))]:
         await batches.settle_items(tx, settled)
@@ -269,7 +270,7 @@ def _buried(
         **failure.facts(),
     }
     stack = frames or (f"{failure.error_class}: {failure.code} at {job.pipeline}/{stage}",)
-    burial = jobs.Burial(
+    burial = Burial(
         job.id,
         uuid7(),
         job.stage,
