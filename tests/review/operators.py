@@ -113,4 +113,4 @@ async def mend(desk: Desk, operator: Operator) -> None:
 
 def mails(desk: Desk) -> list[str]:
     """Who got mail."""
-    return [row["recipient"] for row in desk.mail.ledger()]
+    return [str(row["recipient"]) for row in desk.mail.ledger()]

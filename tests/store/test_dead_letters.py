@@ -12,7 +12,7 @@ from dragoman.core.failure import Failure, FailureClass
 from dragoman.core.ids import JobId, uuid7
 from dragoman.core.job import Bury, Mode, Queue, State
 from dragoman.core.remedy import CATEGORIES, needed
-from dragoman.store import dead_letters, jobs
+from dragoman.store import dead_letters, jobs, queues
 from dragoman.work.finish import Finished, finish
 from dragoman.work.replay import plan_replay, replay
 from tests import stand
@@ -92,7 +92,7 @@ def test_a_review_has_three_stages_and_no_other(database: str) -> None:
     async def name(stage: int) -> int:
         queue = Queue("review", f"stage {stage}", Mode.ASYNC)
         async with crew_of(database) as crew, crew.orchestrator.transaction("name") as tx:
-            return await jobs.name_queue(tx, replace(queue, account=str(stage)), stage)
+            return await queues.name_queue(tx, replace(queue, account=str(stage)), stage)
 
     stages = stand.rows(database, "select stages from pipeline where name = 'review'")
     assert stages == [(["fetch", "llm", "notify"],)]

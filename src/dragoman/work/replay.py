@@ -18,7 +18,8 @@ from dragoman.core.job import Kind, Mode
 from dragoman.store import dead_letters
 from dragoman.store.database import Cell, Tx
 from dragoman.store.dead_letters import Letter
-from dragoman.store.jobs import NewJob, enqueue_jobs, facts, hint_ready
+from dragoman.store.jobs import NewJob, enqueue_jobs, facts
+from dragoman.store.queues import hint_ready
 
 _SENDS = 5
 _STAGES = ("fetch", "llm", "notify")
