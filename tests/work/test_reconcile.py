@@ -254,7 +254,9 @@ def test_a_recipient_who_failed_ends_the_review_once_the_rest_was_told() -> None
         assert desk.told() == {ANN: "failed", BOB: "sent"}
         assert [letter["error_class"] for letter in desk.letters()] == ["DELIVERY_REJECTED"]
         assert (desk.state(job), (await desk.shown(job)).status) == ("failed", "retryable_failed")
-        desk.run_as_owner("update dead_letter set state = 'resolved'")
+        desk.run_as_owner(
+            "update dead_letter set state = 'resolved', notes = 'told by phone', closed_at = now()"
+        )
         assert (await desk.shown(job)).status == "failed"
         again = await desk.through(key="push-2")
         assert (await desk.shown(again)).status == "succeeded"

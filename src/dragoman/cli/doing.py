@@ -15,7 +15,7 @@ def do(work: Coroutine[object, object, int]) -> None:
     import structlog  # noqa: PLC0415 - as said
 
     # What a command prints is for whoever asked; what it logs must not stand among that.
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     code = asyncio.run(work)
     if code:
         raise typer.Exit(code)

@@ -10,7 +10,7 @@ import typer
 from dragoman.cli.doing import do
 
 letters = typer.Typer(
-    help="Dead letters: triage, remediate, replay, resolve; escalate on the way.",
+    help="Dead letters, from triage to a verified replay.",
     no_args_is_help=True,
 )
 _Letter = Annotated[UUID, typer.Argument(metavar="ID", help="A dead letter, or the failed job.")]

@@ -18,15 +18,17 @@ create or replace function everybody_was_told() returns trigger language plpgsql
 begin
   if exists (select from delivery d join job j on (j.changelist_id, j.review_version) = (d.changelist_id, d.review_version)
       where j.id = new.id and (d.notified_at is null or d.state <> 'sent'))
-    or not exists (select from review_result r where r.job_id = new.id or r.job_id = (select replay_of from job where id = new.id)) then
+    or not exists (select from replay_line(new.id) l join review_result r on r.job_id = l.id) then
     raise exception using errcode = 'DR001', message = 'succeeded_before_told', constraint = 'succeeded_before_told';
   end if;
   return null;
 end $$;
 
--- The operator settles doubts and cancels what waits; of every other message the engine alone says how it stands.
+-- The operator settles doubts, cancels what waits, and hands to a replay what nobody was told; of every other message the
+-- engine alone says how it stands.
 create trigger doubts_only before update on delivery for each row
-  when (current_user = 'dragoman_operator' and old.state not in ('unknown', 'reconciling') and new.state <> 'canceled')
+  when (current_user = 'dragoman_operator' and old.state not in ('unknown', 'reconciling') and new.state <> 'canceled'
+    and (new.job_id = old.job_id or old.notified_at is not null))
   execute function refuse('only_doubts_are_settled_by_hand');
 grant select (claim_token, doubted_at, repeat_until, hold_id) on delivery to dragoman_operator;
 grant update (claim_token, claimed_by, claimed_at, notification_id, notified_at, evidence, doubted_at, repeat_until)
