@@ -164,6 +164,29 @@ def test_nothing_is_claimed_while_the_hands_are_full() -> None:
     asyncio.run(story())
 
 
+def test_a_gate_that_was_full_is_asked_again_as_soon_as_a_call_has_ended() -> None:
+    """Two of four hands get a job each time: nobody waits an hour for the next look."""
+
+    async def story() -> None:
+        left = [object()] * 6
+
+        async def claim(most: int) -> list[Any]:
+            return [left.pop() for _ in range(min(most, 2, len(left)))]
+
+        async def run(_: Held) -> Outcome:
+            return Done(None)
+
+        async def finish(_: object) -> None:
+            pass
+
+        flow = Flow(claim, run, finish, 4, 4, again_s=3600)
+        while pending := flow.step(is_stopping=False):
+            await asyncio.wait(pending)
+        assert (flow.count, left) == (6, [])
+
+    asyncio.run(story())
+
+
 @pytest.mark.usefixtures("_each_look_takes_a_second")
 def test_a_runner_that_is_interrupted_between_two_jobs_loses_none() -> None:
     """It is cut where it gives others a turn: what it had done is handed over all the same."""

@@ -41,6 +41,7 @@ class Flow:
     finishing: Task | None = None
     asked_at: float = float("-inf")
     is_empty: bool = False
+    has_brought: bool = False  # whether the last claim found anything
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -60,6 +61,11 @@ class Flow:
         return self.going_on
 
     @property
+    def goes_on(self) -> bool:
+        """Whether an empty queue is looked at again at all."""
+        return self.again_s < float("inf")
+
+    @property
     def going_on(self) -> set[Task]:
         """What somebody may wait for."""
         return {*self.runners, *(each for each in (self.claiming, self.finishing) if each)}
@@ -77,6 +83,8 @@ class Flow:
         """Errors of what has ended come out here."""
         for runner in [each for each in self.runners if each.done()]:
             self.runners.discard(runner)
+            if self.has_brought and self.goes_on:
+                self.is_empty = False  # a gate may have been full, and have room again
             if not runner.cancelled():  # cut between two jobs, it has handed over what it did
                 runner.result()
         if self.finishing and self.finishing.done():
@@ -100,7 +108,7 @@ class Flow:
         now = ports.monotonic()
         since, self.asked_at = now - self.asked_at, now
         held = await self.claim(room)
-        self.is_empty = len(held) < room
+        self.is_empty, self.has_brought = len(held) < room, bool(held)
         if since < _QUICK_S and not self.is_empty:
             self.size = min(self.size * 8, self.most)
         elif since > _SLOW_S:
