@@ -209,12 +209,14 @@ def test_the_clock_costs_no_call(worker: psycopg.Connection, name: str) -> None:
 
 def test_a_sequential_scan_is_found(worker: psycopg.Connection) -> None:
     """The search itself bites: a statement without an index is seen to read everything."""
+    worker.execute("set enable_seqscan = on")
     worker.execute("set enable_indexscan = off")
     worker.execute("set enable_indexonlyscan = off")
     worker.execute("set enable_bitmapscan = off")
     try:
         assert scanned(plan(worker, "job/find_stale")) >= {"standing"}
     finally:
+        worker.execute("reset enable_seqscan")
         worker.execute("reset enable_indexscan")
         worker.execute("reset enable_indexonlyscan")
         worker.execute("reset enable_bitmapscan")
