@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from dragoman.core import ports
 from dragoman.core.call import Call, Reply
 from dragoman.core.canonical import JSONObject
 from dragoman.core.failure import Failure
@@ -100,6 +102,28 @@ def test_two_collectors_that_miss_a_line_at_once_have_looked_once() -> None:
         asyncio.run(both())
         assert stand.rows(database, "select downloads from batch") == [(1,)]
         rig.collect_once(database, sandbox)
+        assert (the_end(database, sandbox), rig.alerts(database)) == (done(3), [])
+
+
+def test_a_batch_that_another_collector_took_in_meanwhile_is_no_alert() -> None:
+    """Its files are deleted just before this one reads them: nothing is out of reach."""
+    with rig.fresh(rig.waiting_database) as (database, sandbox):
+        rig.submit_once(database, sandbox)
+        sandbox.advance(rig.A_BATCH_IS_DONE_S)
+        left = [rig.a_collection(database, sandbox)]
+
+        def hook(tag: str, when: ports.Moment) -> None:
+            if (tag, when) == ("collect.download", "before") and left:
+                other = threading.Thread(target=asyncio.run, args=(left.pop(),))
+                other.start()
+                other.join()
+
+        ports.install(hook)
+        try:
+            rig.collect_once(database, sandbox)
+        finally:
+            ports.install(None)
+        assert left == []
         assert (the_end(database, sandbox), rig.alerts(database)) == (done(3), [])
 
 

@@ -10,6 +10,7 @@ import pytest
 from dragoman.core import ports
 from dragoman.core.job import Done, Mode
 from dragoman.review.source import Changelist
+from dragoman.review.stages import review_pipeline
 from dragoman.store import jobs, queues
 from dragoman.work.finish import Finished, finish
 from tests import reviews
@@ -222,6 +223,7 @@ def test_a_repository_outside_the_list_is_not_even_opened() -> None:
         assert ("path_denied", "act") in desk.alerts()
 
     tell(story, allow=["/somewhere/else/"])
+    tell(story, pipeline=review_pipeline("main", (), {}, claim_timeout_s=30))
 
 
 def test_a_repository_that_is_gone_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -286,7 +286,9 @@ class Collector(Scheduled):
 
     async def _unreachable(self, batch: batches.Batch, failure: Failure) -> Counter[str]:
         log.warning("provider", role=self.role, batch=str(batch.id), code=failure.code)
-        if failure.error_class in (FailureClass.NOT_FOUND, FailureClass.AUTH_DENIED):
+        is_final = failure.error_class in (FailureClass.NOT_FOUND, FailureClass.AUTH_DENIED)
+        # Another collector may have taken it in and deleted its files while this one looked.
+        if is_final and batch.id in {one.id for one in await batches.find_open(self.station.cell)}:
             await self._alert("batch_out_of_reach", batch, "act", code=failure.code)
         return Counter(unreachable=1) + await self.gates.learn(batch.gate, failure)
 
